@@ -1,0 +1,77 @@
+/* The client half of the channel stack: a channel to one target, unary calls and streams, all
+ * asynchronous, driven by one worker thread that the channel owns. The CLI, libnarad, the gateway
+ * and the peers build on it. Callbacks run on the channel's thread and must not block; calls may be
+ * started and sent on from any thread, callbacks included.
+ *
+ * Every call ends with exactly one on_done, never before the function that started it returned. */
+#ifndef ND_RPC_CLIENT_H
+#define ND_RPC_CLIENT_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "storage/base/err.h"
+#include "storage/base/slice.h"
+
+struct nd_rpc_channel;
+struct nd_rpc_stream;
+
+struct nd_rpc_metadata {
+    const char *key; /* lower case */
+    const char *value;
+};
+
+struct nd_rpc_channel_options {
+    const char *target;         /* "host:port" or "unix:/path" */
+    uint32_t message_bytes_max; /* receive limit; 0: 20 MiB */
+    uint32_t keepalive_time_ms; /* 0: off */
+    uint32_t keepalive_timeout_ms;
+    /* Sent with every call (e.g. authorization); copied. */
+    const struct nd_rpc_metadata *metadata;
+    size_t metadata_count;
+};
+
+struct nd_rpc_status {
+    int code;         /* gRPC status code */
+    const char *text; /* borrowed until the callback returns; "" when none */
+};
+
+/* Does not connect; the first call does. */
+ND_CHECKED enum nd_err nd_rpc_channel_new(struct nd_rpc_channel **out,
+                                          const struct nd_rpc_channel_options *options,
+                                          struct nd_errmsg *msg);
+/* Cancels what is open, waits for the callbacks, frees. Not from a callback. */
+void nd_rpc_channel_free(struct nd_rpc_channel *channel);
+
+/* A unary call. `on_done(data, status, reply)`: `reply` is the decoded message (of `reply_type`,
+ * valid until return) when the status is OK, otherwise NULL. `wait_for_ready`: queue until
+ * connected instead of failing at once. `deadline_ms` from now, 0: none. */
+void nd_rpc_call_unary(
+    struct nd_rpc_channel *channel, const char *path, const ProtobufCMessage *request,
+    const ProtobufCMessageDescriptor *reply_type, uint32_t deadline_ms, bool wait_for_ready,
+    void (*on_done)(void *data, const struct nd_rpc_status *status, const void *reply), void *data);
+
+struct nd_rpc_stream_events {
+    void (*on_message)(void *data, struct nd_rpc_stream *stream, struct nd_slice message);
+    void (*on_drained)(void *data, struct nd_rpc_stream *stream); /* all queued sends handed over */
+    void (*on_done)(void *data, struct nd_rpc_stream *stream, const struct nd_rpc_status *status);
+};
+
+/* Server-stream, client-stream or bidi. The stream lives until on_done returns; until then the
+ * pointer may be used from any thread. `manual_read`: each on_message is followed by no further one
+ * until nd_rpc_stream_read_next(). */
+ND_CHECKED struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *channel,
+                                                    const char *path, uint32_t deadline_ms,
+                                                    bool wait_for_ready, bool manual_read,
+                                                    const struct nd_rpc_stream_events *events,
+                                                    void *data);
+/* Queue a message; returns the bytes queued and not yet handed to the transport; 0 once it ended.
+ */
+size_t nd_rpc_stream_send(struct nd_rpc_stream *stream, const ProtobufCMessage *message);
+void nd_rpc_stream_read_next(struct nd_rpc_stream *stream);
+void nd_rpc_stream_half_close(struct nd_rpc_stream *stream); /* after what is queued */
+void nd_rpc_stream_cancel(struct nd_rpc_stream *stream);
+
+/* Run `run(data)` on the channel's thread soon. */
+void nd_rpc_channel_post(struct nd_rpc_channel *channel, void (*run)(void *data), void *data);
+
+#endif
