@@ -40,8 +40,11 @@ struct nd_rpc_method {
     void (*on_half_close)(struct nd_rpc_call *call); /* the client sends no more */
     /* The queued messages have been handed to the transport: bytes queued is back at 0. */
     void (*on_drained)(struct nd_rpc_call *call);
-    /* The client cancelled, its deadline passed or its connection broke; the call must still be
-     * finished by the handler (the status then goes nowhere). At most once, maybe never. */
+    /* The client cancelled, its deadline passed, its connection broke or the server stops; the call
+     * must still be finished by the handler (the status then goes nowhere). At most once, maybe
+     * never, and never before on_start or on_open returned. It can cross a finish from another
+     * thread, so what it touches lives until on_done. A unary method without it costs one event
+     * less a call. */
     void (*on_cancel)(struct nd_rpc_call *call);
     /* Always last, exactly once, on the worker. Free the user data here. */
     void (*on_done)(struct nd_rpc_call *call);
@@ -92,13 +95,17 @@ void *nd_rpc_call_server_user(const struct nd_rpc_call *call);
 void nd_rpc_call_set_user(struct nd_rpc_call *call, void *user);
 void *nd_rpc_call_user(const struct nd_rpc_call *call);
 const char *nd_rpc_call_method(const struct nd_rpc_call *call);
-/* For this call's decoded messages and small things; released with the call (unary) or after each
- * on_message (streams). @thread worker */
+/* For this call's decoded messages and small things; released with the call (unary, server-stream)
+ * or after each on_message (other streams). A handler that has copied what it needs may reset it
+ * earlier. It refuses more than 8 times message_bytes_max, so that small hostile bytes cannot grow
+ * into gigabytes of decoded structs. @thread worker */
 struct nd_arena *nd_rpc_call_arena(struct nd_rpc_call *call);
 /* Decode into the call's arena; NULL when the bytes are not a message of that type. @thread worker
  */
 const void *nd_rpc_call_decode(struct nd_rpc_call *call, const ProtobufCMessageDescriptor *type,
                                struct nd_slice bytes);
+/* Keep the `request` of on_start until on_done. @thread worker, inside on_start */
+void nd_rpc_call_keep_request(struct nd_rpc_call *call);
 /* Value of a request metadata key (lower case); data NULL when absent. Borrowed from the call. */
 struct nd_slice nd_rpc_call_metadata(const struct nd_rpc_call *call, const char *key);
 /* "ipv4:127.0.0.1:4242"; copied. */
@@ -121,7 +128,9 @@ size_t nd_rpc_call_send_bytes(struct nd_rpc_call *call, struct nd_slice bytes,
 /* End the call after what is queued. `text` copied; NULL or "" for OK. Once; later ones are
  * ignored. */
 void nd_rpc_call_finish(struct nd_rpc_call *call, int grpc_status, const char *text);
-/* Unary: reply and finish in one batch. */
+/* Finish with the gRPC status of `err`; `text` NULL or "": the text of `err`. */
+void nd_rpc_call_fail(struct nd_rpc_call *call, enum nd_err err, const char *text);
+/* Unary and client-stream: reply and finish in one batch. */
 void nd_rpc_call_reply(struct nd_rpc_call *call, const ProtobufCMessage *message);
 
 #endif
