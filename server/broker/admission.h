@@ -1,10 +1,11 @@
-/* Admission of a produce: limits, partition choice, and the one copy of the records into their stored
- * form. Pure: no I/O, no locks. @thread any (net) */
+/* Admission of a produce: limits, partition choice, and the one copy of the records into their
+ * stored form. Pure: no I/O, no locks. @thread any (net) */
 #ifndef ND_ADMISSION_H
 #define ND_ADMISSION_H
 
-#include "cluster/topic.h"
 #include "storage/base/block.h"
+
+#include "cluster/topic.h"
 #include "storage/record.h"
 
 /* A record as the client sent it; borrowed. */
@@ -30,9 +31,9 @@ struct nd_placement {
 };
 
 struct nd_admission {
-    struct nd_topic *topic; /* counted */
-    struct nd_block *block; /* counted; runs point into it */
-    struct nd_admission_run *runs;   /* in the block's front part */
+    struct nd_topic *topic;        /* counted */
+    struct nd_block *block;        /* counted; runs point into it */
+    struct nd_admission_run *runs; /* in the block's front part */
     uint32_t runs_count;
     struct nd_placement *placements; /* one a record, in the order sent; in the block */
     uint32_t count;
@@ -44,9 +45,9 @@ uint32_t nd_fnv1a32(struct nd_slice bytes);
 
 /* Check every record against the limits and encode all. `spread` is the node's counter for records
  * without a key: a batch's keyless records go to one partition, the next batch's to the next.
- * INVALID_ARGUMENT with a text that names the record ("record 3: ...", no prefix for a single one), what
- * was wrong and what is allowed; TOO_LARGE (payload or batch); NO_MEMORY. On success the caller owns one
- * reference to topic (taken here) and block. */
+ * INVALID_ARGUMENT with a text that names the record ("record 3: ...", no prefix for a single one),
+ * what was wrong and what is allowed; TOO_LARGE (payload or batch); NO_MEMORY. On success the
+ * caller owns one reference to topic (taken here) and block. */
 ND_CHECKED enum nd_err nd_admission_encode(struct nd_admission *out, const struct nd_topic *topic,
                                            const struct nd_produce_record *records, uint32_t count,
                                            _Atomic uint32_t *spread, struct nd_errmsg *msg);
