@@ -1,0 +1,123 @@
+#include "storage/base/inbox.h"
+
+void nd_inbox_init(struct nd_inbox *inbox)
+{
+    nd_mutex_init(&inbox->lock);
+    nd_cond_init(&inbox->ready);
+    nd_list_init(&inbox->messages);
+    inbox->sleeping = false;
+    inbox->woken = false;
+    inbox->notify = NULL;
+    inbox->notify_data = NULL;
+}
+
+void nd_inbox_release(struct nd_inbox *inbox)
+{
+    /* The lock waits for a push that has delivered its last message but not returned yet. */
+    nd_mutex_lock(&inbox->lock);
+    ND_ASSERT(nd_list_empty(&inbox->messages) && !inbox->sleeping);
+    nd_mutex_unlock(&inbox->lock);
+    nd_cond_release(&inbox->ready);
+    nd_mutex_release(&inbox->lock);
+}
+
+/* Signals under the lock: once it is free, the owner may take the message and release the inbox. */
+static void wake_locked(struct nd_inbox *inbox) ND_REQUIRES(inbox->lock)
+{
+    if (inbox->sleeping) {
+        inbox->sleeping =
+            false; /* one wake-up is enough, however many pushes come before it runs */
+        nd_cond_signal(&inbox->ready);
+    }
+}
+
+static bool quiet_locked(const struct nd_inbox *inbox)
+{
+    return nd_list_empty(&inbox->messages) && !inbox->woken;
+}
+
+void nd_inbox_push(struct nd_inbox *inbox, struct nd_msg *msg)
+{
+    struct nd_list one = ND_LIST_INIT(one);
+
+    nd_list_append(&one, &msg->link);
+    nd_inbox_push_all(inbox, &one);
+}
+
+void nd_inbox_push_all(struct nd_inbox *inbox, struct nd_list *messages)
+{
+    void (*notify)(void *) = NULL;
+    void *notify_data = NULL;
+
+    if (nd_list_empty(messages)) {
+        return;
+    }
+    nd_mutex_lock(&inbox->lock);
+    if (quiet_locked(inbox)) {
+        notify = inbox->notify;
+        notify_data = inbox->notify_data;
+    }
+    nd_list_move(&inbox->messages, messages);
+    wake_locked(inbox);
+    nd_mutex_unlock(&inbox->lock);
+    if (notify != NULL) {
+        notify(notify_data);
+    }
+}
+
+void nd_inbox_wake(struct nd_inbox *inbox)
+{
+    void (*notify)(void *) = NULL;
+    void *notify_data = NULL;
+
+    nd_mutex_lock(&inbox->lock);
+    if (quiet_locked(inbox)) {
+        notify = inbox->notify;
+        notify_data = inbox->notify_data;
+    }
+    inbox->woken = true;
+    wake_locked(inbox);
+    nd_mutex_unlock(&inbox->lock);
+    if (notify != NULL) {
+        notify(notify_data);
+    }
+}
+
+size_t nd_inbox_run(struct nd_inbox *inbox, void *owner)
+{
+    struct nd_list mine = ND_LIST_INIT(mine);
+    size_t count = 0;
+
+    nd_mutex_lock(&inbox->lock);
+    nd_list_move(&mine, &inbox->messages);
+    inbox->woken = false;
+    nd_mutex_unlock(&inbox->lock);
+
+    for (struct nd_list *link; (link = nd_list_pop(&mine)) != NULL; count++) {
+        struct nd_msg *msg = ND_CONTAINER_OF(link, struct nd_msg, link);
+        msg->run(msg, owner);
+    }
+    return count;
+}
+
+bool nd_inbox_empty(struct nd_inbox *inbox)
+{
+    nd_mutex_lock(&inbox->lock);
+    bool empty = nd_list_empty(&inbox->messages);
+    nd_mutex_unlock(&inbox->lock);
+    return empty;
+}
+
+void nd_inbox_wait(struct nd_inbox *inbox, uint64_t deadline_ns)
+{
+    bool in_time = true;
+
+    nd_mutex_lock(&inbox->lock);
+    while (in_time && quiet_locked(inbox)) {
+        inbox->sleeping = true;
+        in_time = nd_cond_wait_until(&inbox->ready, &inbox->lock, deadline_ns);
+    }
+    inbox->sleeping = false;
+    inbox->woken = false;
+    nd_mutex_unlock(&inbox->lock);
+}
