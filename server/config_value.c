@@ -1,0 +1,305 @@
+#include "server/config_value.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/base/alloc.h"
+
+static const struct unit {
+    const char *name;
+    uint64_t ns;
+} units[] = {
+    {"ns", 1},          {"us", 1000},        {"ms", 1000000},
+    {"s", 1000000000u}, {"m", 60000000000u}, {"h", UINT64_C(3600000000000)},
+};
+
+/* One "1.5h" of a duration; advances *at. */
+static bool duration_part(const char **at, uint64_t *ns)
+{
+    const char *p = *at;
+    uint64_t whole = 0, fraction = 0, scale = 1;
+    size_t digits = 0;
+    for (; *p >= '0' && *p <= '9'; p++, digits++) {
+        if (whole > (UINT64_MAX - 9) / 10) {
+            return false;
+        }
+        whole = whole * 10 + (uint64_t)(*p - '0');
+    }
+    if (*p == '.') {
+        for (p++; *p >= '0' && *p <= '9'; p++, digits++) {
+            if (scale < 1000000000u) {
+                fraction = fraction * 10 + (uint64_t)(*p - '0');
+                scale *= 10;
+            }
+        }
+    }
+    size_t length = 0;
+    while (isalpha((unsigned char)p[length]) != 0) {
+        length++;
+    }
+    for (size_t i = 0; digits > 0 && i < ND_ARRAY_SIZE(units); i++) {
+        if (strlen(units[i].name) == length && memcmp(units[i].name, p, length) == 0) {
+            uint64_t part;
+            /* fraction < 1e9 and ns <= 3.6e12, so the product fits only after the division. */
+            uint64_t rest =
+                (uint64_t)((long double)fraction * (long double)units[i].ns / (long double)scale);
+            if (__builtin_mul_overflow(whole, units[i].ns, &part) ||
+                __builtin_add_overflow(part, rest, &part) ||
+                __builtin_add_overflow(*ns, part, ns)) {
+                return false;
+            }
+            *at = p + length;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool nd_duration_parse(const char *text, uint64_t *ms_out)
+{
+    if (strcmp(text, "0") == 0) {
+        *ms_out = 0;
+        return true;
+    }
+    uint64_t ns = 0;
+    const char *at = text;
+    do {
+        if (!duration_part(&at, &ns)) {
+            return false;
+        }
+    } while (*at != '\0');
+    if (ns % 1000000 != 0) {
+        return false;
+    }
+    *ms_out = ns / 1000000;
+    return true;
+}
+
+size_t nd_duration_put(char *out, size_t out_size, uint64_t ms)
+{
+    uint64_t hours = ms / 3600000, minutes = ms / 60000 % 60, seconds = ms / 1000 % 60;
+    int n;
+    if (ms % 1000 != 0) {
+        n = snprintf(out, out_size, "%" PRIu64 "ms", ms);
+    } else if (hours > 0) {
+        n = snprintf(out, out_size, "%" PRIu64 "h%" PRIu64 "m%" PRIu64 "s", hours, minutes,
+                     seconds);
+    } else if (minutes > 0) {
+        n = snprintf(out, out_size, "%" PRIu64 "m%" PRIu64 "s", minutes, seconds);
+    } else {
+        n = snprintf(out, out_size, "%" PRIu64 "s", seconds);
+    }
+    return (size_t)n;
+}
+
+static void *member(struct nd_settings *settings, const struct nd_setting *setting)
+{
+    return (char *)settings + setting->offset;
+}
+
+static bool number_parse(const char *text, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (*text == '\0') {
+        return false;
+    }
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9' || __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value)) {
+            return false;
+        }
+    }
+    *out = value;
+    return true;
+}
+
+/* Spelled as Go's strconv.ParseBool accepts it. */
+static bool bool_parse(const char *text, bool *out)
+{
+    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
+    static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False"};
+    for (size_t i = 0; i < ND_ARRAY_SIZE(yes); i++) {
+        if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
+            *out = strcmp(text, yes[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool choice_has(const char *choices, const char *text)
+{
+    size_t length = strlen(text);
+    for (const char *at = choices; length > 0 && (at = strstr(at, text)) != NULL; at++) {
+        if ((at == choices || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) {
+            return strchr(text, ' ') == NULL;
+        }
+    }
+    return false;
+}
+
+static enum nd_err refuse(struct nd_errmsg *why, const char *rule, const char *got)
+{
+    nd_errmsg_set(why, "must be %s (got \"%.200s\")", rule, got);
+    return ND_ERR_INVALID_ARGUMENT;
+}
+
+static void range_text(const struct nd_setting *setting, char *out, size_t out_size)
+{
+    char low[32], high[32];
+    if (setting->type == ND_SETTING_DURATION) {
+        nd_duration_put(low, sizeof low, setting->min);
+        nd_duration_put(high, sizeof high, setting->max);
+    } else {
+        snprintf(low, sizeof low, "%" PRIu64, setting->min);
+        snprintf(high, sizeof high, "%" PRIu64, setting->max);
+    }
+    if (setting->max == UINT64_MAX) {
+        snprintf(out, out_size, "%sat least %s", setting->zero_too ? "0 or " : "", low);
+    } else {
+        snprintf(out, out_size, "%sbetween %s and %s", setting->zero_too ? "0 or " : "", low, high);
+    }
+}
+
+static enum nd_err put_number(const struct nd_setting *setting, uint64_t *to, const char *text,
+                              struct nd_errmsg *why)
+{
+    uint64_t value = 0;
+    if (setting->type == ND_SETTING_NUMBER && !number_parse(text, &value)) {
+        return refuse(why, "a whole number", text);
+    }
+    if (setting->type == ND_SETTING_DURATION && !nd_duration_parse(text, &value)) {
+        return refuse(why, "a duration such as \"10s\", \"500ms\" or \"1h30m\"", text);
+    }
+    if ((value < setting->min && !(value == 0 && setting->zero_too)) || value > setting->max) {
+        char rule[96];
+        range_text(setting, rule, sizeof rule);
+        return refuse(why, rule, text);
+    }
+    *to = value;
+    return ND_OK;
+}
+
+/* Without the empty entries of "a,,b" and without spaces around the others. */
+static char *list_clean(const char *text)
+{
+    char *out = nd_xmalloc(strlen(text) + 1);
+    size_t size = 0;
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        size_t from = 0, to = length;
+        while (from < to && text[from] == ' ') {
+            from++;
+        }
+        while (to > from && text[to - 1] == ' ') {
+            to--;
+        }
+        if (to > from) {
+            if (size > 0) {
+                out[size++] = ',';
+            }
+            memcpy(out + size, text + from, to - from);
+            size += to - from;
+        }
+        text += length + (text[length] == ',');
+    }
+    out[size] = '\0';
+    return out;
+}
+
+enum nd_err nd_setting_put(const struct nd_setting *setting, struct nd_settings *settings,
+                           const char *text, struct nd_errmsg *why)
+{
+    void *to = member(settings, setting);
+    switch (setting->type) {
+    case ND_SETTING_BOOL:
+        if (!bool_parse(text, to)) {
+            return refuse(why, "true or false", text);
+        }
+        return ND_OK;
+    case ND_SETTING_NUMBER:
+    case ND_SETTING_DURATION: return put_number(setting, to, text, why);
+    case ND_SETTING_CHOICE:
+        if (!choice_has(setting->choices, text)) {
+            char rule[96];
+            snprintf(rule, sizeof rule, "one of: %s", setting->choices);
+            return refuse(why, rule, text);
+        }
+        break;
+    case ND_SETTING_TEXT:
+    case ND_SETTING_LIST: break;
+    }
+    char **text_to = to;
+    nd_free(*text_to);
+    *text_to = setting->type == ND_SETTING_LIST ? list_clean(text) : nd_xstrdup(text);
+    return ND_OK;
+}
+
+char *nd_setting_show(const struct nd_setting *setting, const struct nd_settings *settings)
+{
+    const void *from = (const char *)settings + setting->offset;
+    char text[64];
+    switch (setting->type) {
+    case ND_SETTING_BOOL: return nd_xstrdup(*(const bool *)from ? "true" : "false");
+    case ND_SETTING_NUMBER: return nd_xasprintf("%" PRIu64, *(const uint64_t *)from);
+    case ND_SETTING_DURATION:
+        nd_duration_put(text, sizeof text, *(const uint64_t *)from);
+        return nd_xstrdup(text);
+    case ND_SETTING_TEXT:
+    case ND_SETTING_CHOICE:
+    case ND_SETTING_LIST: break;
+    }
+    return nd_xstrdup(*(char *const *)from);
+}
+
+void nd_settings_init(struct nd_settings *out)
+{
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < nd_settings_count; i++) {
+        const struct nd_setting *setting = &nd_settings_table[i];
+        struct nd_errmsg why;
+        enum nd_err err = nd_setting_put(setting, out, setting->standard, &why);
+        ND_ASSERT(err == ND_OK); /* a default outside its own range is our bug */
+    }
+}
+
+void nd_settings_release(struct nd_settings *settings)
+{
+    for (size_t i = 0; i < nd_settings_count; i++) {
+        enum nd_setting_type type = nd_settings_table[i].type;
+        if (type == ND_SETTING_TEXT || type == ND_SETTING_CHOICE || type == ND_SETTING_LIST) {
+            char **text = member(settings, &nd_settings_table[i]);
+            nd_free(*text);
+            *text = NULL;
+        }
+    }
+}
+
+static const char *use_note(enum nd_setting_use use)
+{
+    switch (use) {
+    case ND_SETTING_USED: return "";
+    case ND_SETTING_LATER: return " (checked; not in this build)";
+    case ND_SETTING_REFUSED: return " (not in this build: must stay unset)";
+    case ND_SETTING_IGNORED: return " (ignored)";
+    }
+    ND_UNREACHABLE();
+}
+
+void nd_settings_help(struct nd_buf *out)
+{
+    for (size_t i = 0; i < nd_settings_count; i++) {
+        const struct nd_setting *setting = &nd_settings_table[i];
+        nd_buf_printf(out, "  %s", setting->key);
+        if (setting->flag != NULL) {
+            nd_buf_printf(out, "  %s", setting->flag);
+        }
+        if (setting->env != NULL) {
+            nd_buf_printf(out, "  %s", setting->env);
+        }
+        nd_buf_printf(out, "\n      %s%s; default %s\n", setting->doc, use_note(setting->use),
+                      setting->standard[0] == '\0' ? "empty" : setting->standard);
+    }
+}
