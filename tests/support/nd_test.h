@@ -2,11 +2,10 @@
 #ifndef ND_TESTS_SUPPORT_ND_TEST_H
 #define ND_TESTS_SUPPORT_ND_TEST_H
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #endif
