@@ -73,5 +73,8 @@ void nd_rpc_stream_cancel(struct nd_rpc_stream *stream);
 
 /* Run `run(data)` on the channel's thread soon. */
 void nd_rpc_channel_post(struct nd_rpc_channel *channel, void (*run)(void *data), void *data);
+/* The same, not before `delay_ms` have passed. Freeing the channel runs what is still waiting at once. */
+void nd_rpc_channel_post_after(struct nd_rpc_channel *channel, uint32_t delay_ms,
+                               void (*run)(void *data), void *data);
 
 #endif
