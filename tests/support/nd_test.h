@@ -2,10 +2,13 @@
 #ifndef ND_TESTS_SUPPORT_ND_TEST_H
 #define ND_TESTS_SUPPORT_ND_TEST_H
 
-#include <cmocka.h>
-#include <setjmp.h>
+/* The order matters. */
+/* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+/* clang-format on */
 
 #endif
