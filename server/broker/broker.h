@@ -6,8 +6,8 @@
  * call that started the operation returned, and must not block: they pack an answer and hand it to the
  * transport. A topic record in a request is a counted reference that the broker releases.
  *
- * Topics are spread over shards by incarnation; a shard owns its topics' partitions, tails, leases and
- * waiters, without locks. */
+ * Topics are spread over shards by name, so that all incarnations of a name meet on one shard; a shard
+ * owns its topics' partitions, tails, leases and waiters, without locks. */
 #ifndef ND_BROKER_H
 #define ND_BROKER_H
 
@@ -45,6 +45,9 @@ ND_CHECKED enum nd_err nd_broker_start(struct nd_broker *broker, struct nd_errms
  * runs and no callback is outstanding. */
 void nd_broker_stop(struct nd_broker *broker);
 void nd_broker_free(struct nd_broker *broker);
+/* The halves of nd_broker_stop for who steps the shards himself: begin, then step until it is stopped. */
+void nd_broker_stop_begin(struct nd_broker *broker);
+bool nd_broker_stopped(const struct nd_broker *broker);
 /* One step of one shard, for the simulator: run its inbox, expire leases, serve waiters, stage. False:
  * nothing to do before *next_ns (monotonic; UINT64_MAX never). */
 bool nd_broker_step(struct nd_broker *broker, uint32_t shard, uint64_t *next_ns);
@@ -54,6 +57,13 @@ void nd_broker_topic_changed(void *broker, const struct nd_topic *before, const 
 /* The ownership latch (C2): from now on this node knows what it owns. Before it, produce is accepted
  * (ACCEPT entries), consume and ack answer UNAVAILABLE. */
 void nd_broker_set_caught_up(struct nd_broker *broker);
+/* Whom to ask before data of an incarnation that nobody told about is removed, and before an accepted
+ * record of such a one is discarded (behaviour 8.5, I-23): nd_metastore_confirm_gone. Without it nothing
+ * is. `done` may run on any thread. Before nd_broker_set_caught_up. */
+typedef void nd_confirm_gone_fn(void *arg, const char *topic, uint64_t incarnation,
+                                void (*done)(void *done_arg, enum nd_err err, bool gone),
+                                void *done_arg);
+void nd_broker_set_confirm_gone(struct nd_broker *broker, nd_confirm_gone_fn *confirm, void *arg);
 
 /* --- produce --- */
 struct nd_produce {
@@ -81,6 +91,13 @@ struct nd_delivery {
     uint32_t attempt;    /* 0: replayed */
 };
 
+/* Whoever waits for deliveries, in the queue of its topic, or of its partition. The broker's. */
+struct nd_waiter {
+    struct nd_list link;
+    uint64_t ticket; /* order of arrival, over both kinds of queue */
+    bool is_subscriber;
+};
+
 enum { ND_PARTITION_ANY = -1, ND_POLL_MESSAGES_MAX = 1000, ND_POLL_BYTES_MAX = 4 << 20 };
 
 /* --- poll: unary consume and polls of a ConsumeStream --- */
@@ -96,14 +113,15 @@ struct nd_poll {
                  uint32_t count);
     void *data;
     struct nd_poll_state { /* the broker's */
-        struct nd_list waiting;
+        struct nd_waiter waiter;
         struct nd_heap_node deadline;
         struct nd_msg cancel;
         struct nd_shard *shard;
-        void *partition;
-        bool parked, finished;
-        _Atomic bool cancelled;
-        uint32_t messages_refs;
+        struct nd_topic_state *topic_state;
+        struct nd_partition *partition; /* pinned to it, or NULL */
+        uint64_t arrived_ns;
+        bool overdue; /* its time is over, but a read that it may get is under way */
+        _Atomic bool claimed; /* by the answer or by the cancel, whichever came first */
     } state;
 };
 void nd_broker_poll(struct nd_broker *broker, struct nd_poll *poll); /* @thread any */
@@ -119,7 +137,9 @@ struct nd_settle_item {
     uint32_t partition;
     enum nd_settle_action action;
     enum nd_err result; /* in: not OK (a handle that did not parse): left as it is; out: OK, STALE,
-                           NO_SPACE, UNAVAILABLE */
+                           NO_SPACE, UNAVAILABLE, TOPIC_NOT_FOUND */
+    struct nd_settle *settle;         /* the broker's */
+    struct nd_settle_item *same_next; /* the broker's: waits for the outcome of the same offset */
 };
 
 struct nd_settle {
@@ -129,6 +149,7 @@ struct nd_settle {
     uint32_t count;
     void (*done)(struct nd_settle *settle); /* when every item has its result: acks after their sync */
     void *data;
+    struct nd_shard *shard;  /* the broker's */
     uint32_t pending;        /* the broker's */
 };
 void nd_broker_settle(struct nd_broker *broker, struct nd_settle *settle); /* @thread any */
@@ -150,13 +171,16 @@ struct nd_subscriber {
     void (*closed)(struct nd_subscriber *subscriber);
     void *data;
     struct nd_subscriber_state { /* the broker's */
-        struct nd_list waiting;
-        struct nd_list leases;
+        struct nd_waiter waiter;
+        struct nd_list link;   /* in its topic */
+        struct nd_list leases; /* LEASED ones, by owner_link */
         struct nd_msg resume, close;
         struct nd_shard *shard;
-        void *topic_state, *partition;
-        uint32_t outstanding;
-        bool paused, ended;
+        struct nd_topic_state *topic_state; /* NULL: not there, or ended */
+        struct nd_partition *partition;     /* pinned to it, or NULL */
+        uint32_t outstanding; /* delivered minus settled */
+        uint32_t settling;    /* of them with an ack under way */
+        bool paused, closing;
         _Atomic bool resume_posted;
     } state;
 };
@@ -179,6 +203,7 @@ struct nd_replay {
                  uint32_t count);
     uint64_t oldest;       /* out: lowest stored offset */
     void *data;
+    struct nd_shard *shard; /* the broker's */
 };
 void nd_broker_replay(struct nd_broker *broker, struct nd_replay *replay); /* @thread any */
 
@@ -197,6 +222,7 @@ struct nd_stats {
     void (*done)(struct nd_stats *stats, enum nd_err err, const struct nd_partition_stats *list,
                  uint32_t count);
     void *data;
+    struct nd_shard *shard; /* the broker's */
 };
 void nd_broker_stats(struct nd_broker *broker, struct nd_stats *stats); /* @thread any */
 
