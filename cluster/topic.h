@@ -4,10 +4,12 @@
 #define ND_TOPIC_H
 
 #include "storage/base/err.h"
+#include "storage/base/limits.h"
 #include "storage/base/slice.h"
-#include "storage/positions.h"
 
 #include <stdatomic.h>
+
+enum { ND_TOPIC_OWNER_SIZE_MAX = 64, ND_TOPIC_PARTITIONS_LIMIT = 4096 };
 
 enum nd_topic_role { ND_ROLE_STANDALONE, ND_ROLE_PARENT, ND_ROLE_CHILD };
 
@@ -23,8 +25,26 @@ struct nd_topic {
     uint32_t max_acked_ahead; /* per partition */
     int64_t created_at_s;
     enum nd_topic_role role;
-    char owner[65];       /* user name; "" */
+    char owner[ND_TOPIC_OWNER_SIZE_MAX + 1]; /* user name; "" */
     uint64_t *owners;     /* member number that owns each partition; 0: not assigned */
+};
+
+/* What a create asks for (nd_metastore_create_topic). */
+struct nd_topic_create {
+    char name[ND_TOPIC_NAME_SIZE_MAX + 1];
+    uint32_t partitions; /* resolved: no zeros meaning default here, except retention 0 = forever */
+    uint64_t retention_ms, visibility_timeout_ms;
+    uint32_t max_in_flight, max_acked_ahead;
+    char owner[ND_TOPIC_OWNER_SIZE_MAX + 1];
+};
+
+/* What an alter asks for (nd_metastore_alter_topic). */
+struct nd_topic_alter {
+    char name[ND_TOPIC_NAME_SIZE_MAX + 1];
+    bool has_retention, has_max_in_flight, has_max_acked_ahead;
+    uint64_t retention_ms;
+    uint32_t max_in_flight, max_acked_ahead;
+    uint32_t partitions; /* 0: unchanged; else greater than now */
 };
 
 /* One reference, the caller's; `partitions` entries of owners, zero. */

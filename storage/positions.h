@@ -5,8 +5,7 @@
 
 #include "storage/base/buf.h"
 #include "storage/base/err.h"
-
-enum { ND_TOPIC_NAME_SIZE_MAX = 255 };
+#include "storage/base/limits.h"
 
 /* Which partition of which create of which topic. `topic` is NUL-terminated. */
 struct nd_partition_id {

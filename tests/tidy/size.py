@@ -1,0 +1,66 @@
+"""tidy/size: a file, a function, a line that grew too long to be read in one go (docs/STYLE.md, "Size")."""
+
+import re
+import tree
+
+LINES_MAX = {".c": 800, ".h": 250}
+FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 6
+COLUMNS_MAX = 100
+
+
+def functions(lines):
+    """(first line, last line, signature) of each function body; the layout puts its braces in column 0."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line == "{":
+            start = number
+        elif line == "}" and start is not None:
+            signature, at = "", start - 2
+            while at >= 0 and lines[at].strip() and not re.match(r"[}#]", lines[at]):
+                signature = lines[at] + " " + signature
+                at -= 1
+            yield start, number, signature
+            start = None
+
+
+def parameters(signature):
+    """How many parameters the last top-level parenthesis of `signature` lists."""
+    depth, count, inside = 0, 0, ""
+    for char in signature:
+        if char == "(":
+            depth += 1
+            if depth == 1:
+                count, inside = 0, ""
+                continue
+        if char == ")":
+            depth -= 1
+        if depth >= 1:
+            inside += char
+            count += char == "," and depth == 1
+    return count + 1 if inside.strip() not in ("", "void") else 0
+
+
+def check_file(path, text):
+    lines = text.splitlines()
+    limit = LINES_MAX[path[-2:]]
+    if len(lines) > limit:
+        yield f"{path}:{limit + 1}: {len(lines)} lines, at most {limit}: split it by subject"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS_MAX:
+            yield f"{path}:{number}: {len(line)} columns, at most {COLUMNS_MAX}"
+    for first, last, signature in functions(tree.code_only(text).splitlines()):
+        if last - first - 1 > FUNCTION_LINES_MAX:
+            yield f"{path}:{first}: function of {last - first - 1} lines, at most {FUNCTION_LINES_MAX}"
+        if parameters(signature) > PARAMETERS_MAX:
+            yield f"{path}:{first}: {parameters(signature)} parameters, at most {PARAMETERS_MAX}"
+
+
+def main():
+    options = tree.arguments(__doc__).parse_args()
+    paths = tree.files(options.root, tuple(LINES_MAX))
+    problems = [p for path in paths for p in check_file(path, tree.read(options.root, path))]
+    tree.finish(problems, len(paths))
+
+
+main()
