@@ -1,36 +1,40 @@
-/* The metadata of the cluster: a deterministic state machine fed by Raft, read locally (architecture 9).
+/* The metadata of the cluster: a deterministic state machine fed by Raft, read locally
+ * (architecture 9).
  *
- * Changes are commands (protobuf, frozen numbers, cluster/command.proto) applied in log order on the raft
- * thread; every replica computes the same state: no clocks, no randomness inside apply, the proposer
- * supplies times and ids. Reads take a counted immutable record and never wait.
+ * Changes are commands (protobuf, frozen numbers, cluster/command.proto) applied in log order on
+ * the raft thread; every replica computes the same state: no clocks, no randomness inside apply,
+ * the proposer supplies times and ids. Reads take a counted immutable record and never wait.
  *
- * The interface is the one a cluster of many members needs: a submit may answer NOT_LEADER, UNAVAILABLE
- * (no leader, not caught up) or UNKNOWN_OUTCOME (it may still be applied); each command carries the
- * proposer's id and sequence, so that a repeat is applied once. */
+ * The interface is the one a cluster of many members needs: a submit may answer NOT_LEADER,
+ * UNAVAILABLE (no leader, not caught up) or UNKNOWN_OUTCOME (it may still be applied); each command
+ * carries the proposer's id and sequence, so that a repeat is applied once. */
 #ifndef ND_METASTORE_H
 #define ND_METASTORE_H
 
-#include "cluster/topic.h"
 #include "storage/base/env.h"
 #include "storage/base/inbox.h"
 #include "storage/base/log.h"
 #include "storage/base/metrics.h"
 
+#include "cluster/topic.h"
+
 struct nd_metastore;
 
 /* What changed, told on the raft thread, in log order, before the new record can be read (T3). Both
- * records borrowed until return: before NULL: created; after NULL: deleted. During the first load after
- * a start every topic is told as created. */
-typedef void nd_topic_changed_fn(void *arg, const struct nd_topic *before, const struct nd_topic *after);
+ * records borrowed until return: before NULL: created; after NULL: deleted. During the first load
+ * after a start every topic is told as created. */
+typedef void nd_topic_changed_fn(void *arg, const struct nd_topic *before,
+                                 const struct nd_topic *after);
 
 struct nd_metastore_options {
-    const char *dir;           /* "<data>/metastore" */
-    const struct nd_env *env;  /* clock and randomness of the proposer; the disk of Raft is its own */
-    const char *node_id;       /* 1..255 bytes; the member's name */
-    const char *address;       /* cluster address, unused with one member */
-    uint32_t snapshot_threshold;  /* 8192 entries */
-    uint32_t trailing;            /* 10240 entries kept behind a snapshot */
-    uint32_t segment_bytes;       /* Raft's segment files; 0: its default of 8 MiB */
+    const char *dir; /* "<data>/metastore" */
+    const struct nd_env
+        *env;            /* clock and randomness of the proposer; the disk of Raft is its own */
+    const char *node_id; /* 1..255 bytes; the member's name */
+    const char *address; /* cluster address, unused with one member */
+    uint32_t snapshot_threshold; /* 8192 entries */
+    uint32_t trailing;           /* 10240 entries kept behind a snapshot */
+    uint32_t segment_bytes;      /* Raft's segment files; 0: its default of 8 MiB */
     uint32_t topic_partitions_max;
     struct nd_log *log;
     struct nd_metrics *metrics;
@@ -38,9 +42,9 @@ struct nd_metastore_options {
     void *topic_changed_arg;
 };
 
-/* Loads `view`, opens Raft (a new data directory is bootstrapped with this one member), starts its thread.
- * Returns before it is caught up. topic_changed is called for every topic of the view before it returns.
- * CORRUPT, IO, NO_SPACE, UNSUPPORTED (format): refuse to start. */
+/* Loads `view`, opens Raft (a new data directory is bootstrapped with this one member), starts its
+ * thread. Returns before it is caught up. topic_changed is called for every topic of the view
+ * before it returns. CORRUPT, IO, NO_SPACE, UNSUPPORTED (format): refuse to start. */
 ND_CHECKED enum nd_err nd_metastore_open(struct nd_metastore **out,
                                          const struct nd_metastore_options *options,
                                          struct nd_errmsg *msg);
@@ -51,7 +55,8 @@ void nd_metastore_close(struct nd_metastore *metastore);
 uint64_t nd_metastore_member(const struct nd_metastore *metastore);
 const char *nd_metastore_node_id(const struct nd_metastore *metastore);
 /* The name of a member, or "" when unknown; copied into `out`. @thread any */
-void nd_metastore_member_name(struct nd_metastore *metastore, uint64_t member, char *out, size_t size);
+void nd_metastore_member_name(struct nd_metastore *metastore, uint64_t member, char *out,
+                              size_t size);
 
 /* Caught up once since the start (C2): until then topics are read from the view, an unknown one is
  * UNAVAILABLE and not NOT_FOUND, and nothing is owned. @thread any */
@@ -65,45 +70,32 @@ bool nd_metastore_is_leader(const struct nd_metastore *metastore);
 /* The caller's reference. TOPIC_NOT_FOUND, or UNAVAILABLE before the first catch-up. */
 ND_CHECKED enum nd_err nd_metastore_topic(struct nd_metastore *metastore, struct nd_slice name,
                                           struct nd_topic **out);
-/* Up to `limit` topics with names above `after` in byte order; references are the caller's; *more_out
- * tells whether others follow. Returns how many. */
+/* Up to `limit` topics with names above `after` in byte order; references are the caller's;
+ * *more_out tells whether others follow. Returns how many. */
 size_t nd_metastore_topics(struct nd_metastore *metastore, struct nd_slice after, size_t limit,
                            struct nd_topic **out, bool *more_out);
 uint64_t nd_metastore_topic_count(struct nd_metastore *metastore);
 
 /* --- changes. @thread any --- */
-struct nd_topic_create {
-    char name[ND_TOPIC_NAME_SIZE_MAX + 1];
-    uint32_t partitions; /* resolved: no zeros meaning default here, except retention 0 = forever */
-    uint64_t retention_ms, visibility_timeout_ms;
-    uint32_t max_in_flight, max_acked_ahead;
-    char owner[65];
-};
-
-struct nd_topic_alter {
-    char name[ND_TOPIC_NAME_SIZE_MAX + 1];
-    bool has_retention, has_max_in_flight, has_max_acked_ahead;
-    uint64_t retention_ms;
-    uint32_t max_in_flight, max_acked_ahead;
-    uint32_t partitions; /* 0: unchanged; else greater than now */
-};
-
-/* The outcome of a change: runs once, on the raft thread, after the state (and what topic_changed told)
- * is in place. `topic` (create, alter) is borrowed until return; NULL on error. Errors: TOPIC_EXISTS,
- * TOPIC_NOT_FOUND, INVALID_ARGUMENT (text says why), NOT_LEADER, UNAVAILABLE, UNKNOWN_OUTCOME. */
+/* The outcome of a change: runs once, on the raft thread, after the state (and what topic_changed
+ * told) is in place. `topic` (create, alter) is borrowed until return; NULL on error. Errors:
+ * TOPIC_EXISTS, TOPIC_NOT_FOUND, INVALID_ARGUMENT (text says why), NOT_LEADER, UNAVAILABLE,
+ * UNKNOWN_OUTCOME. */
 typedef void nd_change_done_fn(void *arg, enum nd_err err, const char *text,
                                const struct nd_topic *topic);
 
 /* The request is copied. Partitions are assigned to their owner in the same command. */
-void nd_metastore_create_topic(struct nd_metastore *metastore, const struct nd_topic_create *request,
-                               nd_change_done_fn *done, void *arg);
+void nd_metastore_create_topic(struct nd_metastore *metastore,
+                               const struct nd_topic_create *request, nd_change_done_fn *done,
+                               void *arg);
 void nd_metastore_alter_topic(struct nd_metastore *metastore, const struct nd_topic_alter *request,
                               nd_change_done_fn *done, void *arg);
 void nd_metastore_delete_topic(struct nd_metastore *metastore, const char *name,
                                nd_change_done_fn *done, void *arg);
-/* Is that incarnation gone for good? Asks the leader behind a barrier (behaviour 8.5): OK with `gone`, or
- * an error: not confirmed, keep the data. `done(arg, err, gone)` on the raft thread. */
-void nd_metastore_confirm_gone(struct nd_metastore *metastore, const char *name, uint64_t incarnation,
+/* Is that incarnation gone for good? Asks the leader behind a barrier (behaviour 8.5): OK with
+ * `gone`, or an error: not confirmed, keep the data. `done(arg, err, gone)` on the raft thread. */
+void nd_metastore_confirm_gone(struct nd_metastore *metastore, const char *name,
+                               uint64_t incarnation,
                                void (*done)(void *arg, enum nd_err err, bool gone), void *arg);
 
 #endif

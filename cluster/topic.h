@@ -1,13 +1,13 @@
-/* A topic as the replicated metadata holds it: an immutable counted record, replaced whole by a change
- * (T3). A request carries the record it was checked against. */
+/* A topic as the replicated metadata holds it: an immutable counted record, replaced whole by a
+ * change (T3). A request carries the record it was checked against. */
 #ifndef ND_TOPIC_H
 #define ND_TOPIC_H
+
+#include <stdatomic.h>
 
 #include "storage/base/err.h"
 #include "storage/base/limits.h"
 #include "storage/base/slice.h"
-
-#include <stdatomic.h>
 
 enum { ND_TOPIC_OWNER_SIZE_MAX = 64, ND_TOPIC_PARTITIONS_LIMIT = 4096 };
 
@@ -26,7 +26,7 @@ struct nd_topic {
     int64_t created_at_s;
     enum nd_topic_role role;
     char owner[ND_TOPIC_OWNER_SIZE_MAX + 1]; /* user name; "" */
-    uint64_t *owners;     /* member number that owns each partition; 0: not assigned */
+    uint64_t *owners; /* member number that owns each partition; 0: not assigned */
 };
 
 /* What a create asks for (nd_metastore_create_topic). */
