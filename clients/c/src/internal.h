@@ -1,0 +1,92 @@
+/* What the source files of libnarad share. Lock order: client->lock only; never held in a callback
+ * of the program. */
+#ifndef NARAD_INTERNAL_H
+#define NARAD_INTERNAL_H
+
+#include "storage/base/alloc.h"
+#include "storage/base/list.h"
+#include "storage/base/thread.h"
+
+#include "clients/c/include/narad/client.h"
+#include "proto/rpc/client.h"
+
+enum {
+    BATCH_ITEMS_MAX = 1000,
+    BATCH_BYTES_MAX = 1 << 20, /* of one stream message; one item may be larger */
+    RETRY_DELAY_MS = 100,
+};
+
+/* One asynchronous produce. */
+struct produce_item {
+    struct nd_list link;
+    Narad__V1__ProduceItem message; /* points into `memory` */
+    void *memory;
+    size_t bytes;
+    narad_produced_fn *done;
+    void *data;
+};
+
+struct producer {
+    struct nd_rpc_stream *stream;
+    struct nd_list pending; /* not sent on the present stream */
+    struct nd_list sent;    /* sent, in order, not confirmed */
+    uint64_t id_next;
+    uint32_t count; /* pending and sent */
+    uint64_t bytes;
+    bool writing;              /* a message is on its way to the transport */
+    bool opening;              /* a retry is scheduled */
+    bool connected;            /* this stream has moved something */
+    uint64_t waiting_since_ns; /* since when nothing could be sent; 0: it can */
+};
+
+struct settle_item {
+    struct nd_list link;
+    char *handle;
+    Narad__V1__SettleAction action;
+    narad_settled_fn *done;
+    void *data;
+};
+
+/* Settles of one topic outside subscriptions. */
+struct settler {
+    struct nd_list link; /* in client->settlers */
+    struct narad_client *client;
+    char *topic;
+    struct nd_list pending;
+    struct nd_list sent;
+    bool calling;
+};
+
+struct narad_client {
+    struct nd_rpc_channel *channel;
+    char *server;
+    uint32_t timeout_ms, connect_timeout_ms, in_flight_max;
+    uint64_t bytes_max;
+    bool resend_unconfirmed;
+    struct nd_mutex lock;
+    struct nd_cond changed;
+    _Atomic uintptr_t thread;     /* of the callbacks, once one ran */
+    struct producer producer;     /* guarded by lock */
+    struct nd_list settlers;      /* guarded by lock */
+    struct nd_list subscriptions; /* guarded by lock */
+    uint32_t settles_open;        /* guarded by lock */
+    uint32_t calls_open;          /* guarded by lock: timers and calls that still refer to us */
+    bool closing;                 /* guarded by lock */
+};
+
+int error_set(struct narad_error *error, int code, const char *text);
+uint64_t now_ns(void);
+/* Every callback from the channel begins with it. */
+void on_own_thread(struct narad_client *client);
+bool is_own_thread(struct narad_client *client);
+
+void producer_init(struct producer *producer);
+void producer_close(struct narad_client *client);
+void settlers_close(struct narad_client *client);
+void subscriptions_close(struct narad_client *client);
+/* Report the outcome and free; without the lock. */
+void settle_item_end(struct settle_item *item, int code, const char *text);
+struct settle_item *settle_item_new(const char *handle, Narad__V1__SettleAction action,
+                                    narad_settled_fn *done, void *data);
+
+#endif
