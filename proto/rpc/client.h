@@ -3,7 +3,9 @@
  * and the peers build on it. Callbacks run on the channel's thread and must not block; calls may be
  * started and sent on from any thread, callbacks included.
  *
- * Every call ends with exactly one on_done, never before the function that started it returned. */
+ * Every call ends with exactly one on_done, which never runs inside the function that started it;
+ * when that one was called on another thread, it may run while that thread is still on its way
+ * back. */
 #ifndef ND_RPC_CLIENT_H
 #define ND_RPC_CLIENT_H
 
@@ -73,7 +75,8 @@ void nd_rpc_stream_cancel(struct nd_rpc_stream *stream);
 
 /* Run `run(data)` on the channel's thread soon. */
 void nd_rpc_channel_post(struct nd_rpc_channel *channel, void (*run)(void *data), void *data);
-/* The same, not before `delay_ms` have passed. Freeing the channel runs what is still waiting at once. */
+/* The same, not before `delay_ms` have passed. Freeing the channel runs what is still waiting at
+ * once. */
 void nd_rpc_channel_post_after(struct nd_rpc_channel *channel, uint32_t delay_ms,
                                void (*run)(void *data), void *data);
 

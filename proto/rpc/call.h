@@ -1,0 +1,96 @@
+/* One call on the server, and what it hangs on. Private to proto/rpc.
+ *
+ *   armed ──request event──► open ──finish──► status started ──last tag──► done ──► spare or freed
+ *                             │                    ▲
+ *                             └─ close event with cancelled: broken (what is queued is dropped)
+ *
+ * `pending` counts the tags that the core holds, plus one for the handler until it finishes; that
+ * one is handed to the tag of the status batch. Tags only come back on the worker, so the count
+ * reaches 0, and on_done runs, on the worker. `refs` keeps the memory: one of the stack until after
+ * on_done, the others from nd_rpc_call_ref. */
+#ifndef ND_RPC_CALL_H
+#define ND_RPC_CALL_H
+
+#include <stdatomic.h>
+
+#include "storage/base/thread.h"
+
+#include "proto/rpc/convert.h"
+#include "proto/rpc/sends.h"
+#include "proto/rpc/server.h"
+
+enum {
+    ND_RPC_STATUS_COUNT = 17, /* gRPC codes 0 to 16 */
+    ND_RPC_SPARE_CALLS_MAX = 256,
+    ND_RPC_ARMED_UNARY = 16,
+    ND_RPC_ARMED_STREAM = 4,
+    ND_RPC_ARMED_UNKNOWN = 2,
+};
+
+/* A thread with a completion queue. */
+struct nd_rpc_worker {
+    struct nd_rpc_server *server;
+    grpc_completion_queue *queue;
+    struct nd_thread thread;
+    struct nd_rpc_call *spare; /* calls to be used again; the worker's own */
+    uint32_t spare_count;
+};
+
+/* A registered method; `desc` of NULL is the catch-all of unknown ones. */
+struct nd_rpc_service_method {
+    const struct nd_rpc_method *desc;
+    void *registered;
+    bool exempt; /* from authenticate */
+    struct nd_series *duration;
+    _Atomic(struct nd_series *) requests[ND_RPC_STATUS_COUNT]; /* by code, made when first needed */
+};
+
+struct nd_rpc_call {
+    struct nd_rpc_tag request, close, read, write, status;
+    struct nd_rpc_worker *worker;
+    struct nd_rpc_service_method *method;
+    void *user;
+    grpc_call *core;
+    gpr_timespec deadline;
+    grpc_metadata_array metadata;
+    grpc_call_details details;  /* unknown methods only */
+    grpc_byte_buffer *incoming; /* the core's while a request or a read is outstanding */
+    int cancelled;              /* the core's while close is outstanding */
+    uint64_t started_ns;
+    struct nd_arena arena;
+    struct nd_rpc_bytes request_bytes;
+    bool request_kept;
+    bool counted;    /* in the server's calls_open */
+    bool dispatched; /* the handler knows it: on_done is owed */
+    _Atomic uint32_t pending;
+    _Atomic uint32_t refs;
+    _Atomic bool over; /* finished or broken: no more messages to the handler */
+    struct nd_mutex lock;
+    /* guarded by lock */
+    struct nd_rpc_sends sends;
+    bool metadata_sent, writing, finish_wanted, status_started, broken, close_started, reading;
+    bool drained_wanted; /* something was sent since the last on_drained */
+    int status_code;
+    grpc_slice status_text;
+    struct nd_rpc_call *spare_next;
+};
+
+/* call.c */
+struct nd_rpc_call *nd_rpc_call_new(struct nd_rpc_worker *worker,
+                                    struct nd_rpc_service_method *method);
+void nd_rpc_call_discard(struct nd_rpc_call *call); /* armed, never became a call */
+void nd_rpc_call_finish_locked(struct nd_rpc_call *call, int status, const char *text)
+    ND_REQUIRES(call->lock);
+/* Start the receiving half: the close watch, a read. */
+void nd_rpc_call_watch_close_locked(struct nd_rpc_call *call) ND_REQUIRES(call->lock);
+void nd_rpc_call_send_metadata(struct nd_rpc_call *call);
+void nd_rpc_call_read_start(struct nd_rpc_call *call);
+/* A tag came back. May end the call and free it. @thread worker */
+void nd_rpc_call_tag_done(struct nd_rpc_call *call);
+
+/* accept.c */
+void nd_rpc_call_arm(struct nd_rpc_worker *worker, struct nd_rpc_service_method *method);
+/* Answer UNIMPLEMENTED to what nobody registered. */
+void nd_rpc_call_arm_unknown(struct nd_rpc_worker *worker);
+
+#endif
