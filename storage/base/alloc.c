@@ -11,10 +11,11 @@ static void *checked(void *pointer)
     return pointer;
 }
 
-/* malloc(0) may return NULL, which would read as "out of memory". */
+/* malloc(0) may return NULL, which would read as "out of memory"; sizes that no object can have
+ * come from arithmetic on bad input, and debugging allocators abort on them. */
 void *nd_malloc(size_t size)
 {
-    return malloc(ND_MAX(size, 1));
+    return size > PTRDIFF_MAX ? NULL : malloc(ND_MAX(size, 1));
 }
 
 void *nd_calloc(size_t count, size_t size)

@@ -441,6 +441,11 @@ void nd_log(struct nd_log *log, enum nd_log_level level, const char *component, 
     if (log == NULL || (int)level < atomic_load_explicit(&log->level, memory_order_relaxed)) {
         return; /* relaxed as in nd_log_set_level() */
     }
+    if (pairs == NULL) {
+        struct event bare = {.level = level, .component = component, .name = event, .pairs = ""};
+        write_event(log, &bare);
+        return;
+    }
     va_start(args, pairs);
     int size = vsnprintf(small, sizeof small, pairs, args);
     va_end(args);

@@ -29,11 +29,11 @@ void nd_log_set_level(struct nd_log *log, enum nd_log_level level);
 bool nd_log_level_parse(const char *text, enum nd_log_level *out);   /* debug info warn error */
 bool nd_log_format_parse(const char *text, enum nd_log_format *out); /* json text */
 
-/* A NULL log drops the line. `pairs` formats to `key=value key="quoted value" …` or to "": in text
- * it is printed as it is (control bytes escaped), in JSON every pair becomes a string member. Text
- * before the first pair becomes the member "text"; a key that the line has itself (time, level,
- * component, msg, suppressed) gets an underscore behind it. Bytes that are no UTF-8 become U+FFFD.
- * Pairs are cut at 16 KiB. */
+/* A NULL log drops the line. `pairs` formats to `key=value key="quoted value" …` or is "" or NULL:
+ * in text it is printed as it is (control bytes escaped), in JSON every pair becomes a string
+ * member. Text before the first pair becomes the member "text"; a key that the line has itself
+ * (time, level, component, msg, suppressed) gets an underscore behind it. Bytes that are no UTF-8
+ * become U+FFFD. Pairs are cut at 16 KiB. */
 void nd_log(struct nd_log *log, enum nd_log_level level, const char *component, const char *event,
             const char *pairs, ...) ND_PRINTF(5, 6);
 
