@@ -1,0 +1,292 @@
+/* Admin: topics. Changes are answered from the raft thread, statistics from a shard. */
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/base/alloc.h"
+
+#include "proto/narad/v1/admin.pb-c.h"
+#include "server/rpc/admin.h"
+#include "server/rpc/topic_view.h"
+
+enum { LIST_DEFAULT = 100, LIST_MAX = 1000 };
+
+/* A change under way. */
+struct change {
+    struct nd_handlers *handlers;
+    struct nd_rpc_call *call;
+    struct nd_topic_alter steps[3]; /* alter: retention, caps, partitions */
+    uint32_t steps_count, step;
+};
+
+/* A change may begin: the budget and the gate are taken. */
+static struct change *change_begin(struct nd_rpc_call *call)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    if (!nd_budget_take(&h->admin, 1)) {
+        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many topic changes under way");
+        return NULL;
+    }
+    if (!nd_handlers_enter(h)) {
+        nd_budget_give(&h->admin, 1);
+        nd_call_refuse_stopping(call);
+        return NULL;
+    }
+    struct change *change = nd_xcalloc(1, sizeof *change);
+    change->handlers = h;
+    change->call = call;
+    return change;
+}
+
+static void change_end(struct change *change)
+{
+    nd_budget_give(&change->handlers->admin, 1);
+    nd_free(change);
+}
+
+static void change_failed(struct change *change, enum nd_err err, const char *text)
+{
+    nd_rpc_call_fail(change->call, err, text);
+    change_end(change);
+}
+
+/* --- create --- */
+
+/* @thread raft */
+static void created(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic)
+{
+    struct change *change = arg;
+    struct nd_topic_view topic_view;
+    Narad__V1__CreateTopicResponse response = NARAD__V1__CREATE_TOPIC_RESPONSE__INIT;
+    if (err != ND_OK) {
+        change_failed(change, err, text);
+        return;
+    }
+    nd_topic_view_init(&topic_view, topic);
+    response.topic = &topic_view.message;
+    nd_rpc_call_reply(change->call, &response.base);
+    change_end(change);
+}
+
+static void on_create(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    struct nd_errmsg msg = {""};
+    struct nd_topic_create create;
+    const Narad__V1__CreateTopicRequest *r =
+        nd_rpc_call_decode(call, &narad__v1__create_topic_request__descriptor, request);
+    if (r == NULL) {
+        nd_call_refuse_bytes(call, "CreateTopicRequest");
+        return;
+    }
+    struct nd_topic_wish wish = {
+        .name = r->name,
+        .partitions = r->partitions,
+        .has_retention = r->retention_choice_case ==
+                         NARAD__V1__CREATE_TOPIC_REQUEST__RETENTION_CHOICE_RETENTION_MS,
+        .retention_ms = r->retention_ms,
+        .visibility_timeout_ms = r->visibility_timeout_ms,
+        .max_in_flight = r->max_in_flight_per_partition,
+        .max_acked_ahead = r->max_acked_ahead_per_partition,
+    };
+    enum nd_err err = nd_topic_create_get(&wish, &h->options.topic, &create, &msg);
+    if (err != ND_OK) {
+        nd_call_fail(call, err, &msg);
+        return;
+    }
+    struct change *change = change_begin(call);
+    if (change != NULL) {
+        nd_metastore_create_topic(h->options.metastore, &create, created, change);
+        nd_handlers_leave(h);
+    }
+}
+
+/* --- alter: groups one after the other, the first failure answers, earlier groups stay --- */
+
+static void altered(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic);
+
+static void alter_step(struct change *change)
+{
+    struct nd_handlers *h = change->handlers;
+    struct nd_errmsg msg = {""};
+    struct nd_topic_alter *step = &change->steps[change->step];
+    enum nd_err err = nd_topic_alter_check(step, &h->options.topic, &msg);
+    if (err != ND_OK) {
+        change_failed(change, err, msg.text);
+        return;
+    }
+    nd_metastore_alter_topic(h->options.metastore, step, altered, change);
+}
+
+/* @thread raft */
+static void altered(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic)
+{
+    struct change *change = arg;
+    struct nd_topic_view topic_view;
+    Narad__V1__AlterTopicResponse response = NARAD__V1__ALTER_TOPIC_RESPONSE__INIT;
+    if (err != ND_OK) {
+        change_failed(change, err, text);
+        return;
+    }
+    if (++change->step < change->steps_count) {
+        /* No gate: a change that has begun counts in the admin budget, which the stop waits for. */
+        alter_step(change);
+        return;
+    }
+    nd_topic_view_init(&topic_view, topic);
+    response.topic = &topic_view.message;
+    nd_rpc_call_reply(change->call, &response.base);
+    change_end(change);
+}
+
+/* Split the request into its groups. */
+static void alter_steps(struct change *change, const Narad__V1__AlterTopicRequest *r)
+{
+    struct nd_topic_alter *steps = change->steps;
+    uint32_t n = 0;
+    if (r->retention_choice_case == NARAD__V1__ALTER_TOPIC_REQUEST__RETENTION_CHOICE_RETENTION_MS) {
+        steps[n].has_retention = true;
+        steps[n++].retention_ms = r->retention_ms;
+    }
+    bool in_flight =
+        r->max_in_flight_choice_case ==
+        NARAD__V1__ALTER_TOPIC_REQUEST__MAX_IN_FLIGHT_CHOICE_MAX_IN_FLIGHT_PER_PARTITION;
+    bool ahead =
+        r->max_acked_ahead_choice_case ==
+        NARAD__V1__ALTER_TOPIC_REQUEST__MAX_ACKED_AHEAD_CHOICE_MAX_ACKED_AHEAD_PER_PARTITION;
+    if (in_flight || ahead) {
+        steps[n].has_max_in_flight = in_flight;
+        steps[n].max_in_flight = in_flight ? r->max_in_flight_per_partition : 0;
+        steps[n].has_max_acked_ahead = ahead;
+        steps[n++].max_acked_ahead = ahead ? r->max_acked_ahead_per_partition : 0;
+    }
+    if (r->partitions != 0) {
+        steps[n++].partitions = r->partitions;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(steps[i].name, sizeof steps[i].name, "%s", r->name);
+    }
+    change->steps_count = n;
+}
+
+static void on_alter(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct nd_errmsg msg = {""};
+    const Narad__V1__AlterTopicRequest *r =
+        nd_rpc_call_decode(call, &narad__v1__alter_topic_request__descriptor, request);
+    if (r == NULL) {
+        nd_call_refuse_bytes(call, "AlterTopicRequest");
+        return;
+    }
+    enum nd_err err = nd_topic_name_check(nd_slice_str(r->name), &msg);
+    if (err != ND_OK) {
+        nd_call_fail(call, err, &msg);
+        return;
+    }
+    struct change *change = change_begin(call);
+    if (change == NULL) {
+        return;
+    }
+    struct nd_handlers *h = change->handlers;
+    alter_steps(change, r);
+    if (change->steps_count == 0) {
+        change_failed(
+            change, ND_ERR_INVALID_ARGUMENT,
+            "at least one of partitions, retention_ms or max_*_per_partition is required");
+    } else {
+        alter_step(change);
+    }
+    nd_handlers_leave(h);
+}
+
+/* --- delete --- */
+
+/* @thread raft */
+static void deleted(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic)
+{
+    struct change *change = arg;
+    Narad__V1__DeleteTopicResponse response = NARAD__V1__DELETE_TOPIC_RESPONSE__INIT;
+    (void)topic;
+    if (err != ND_OK) {
+        change_failed(change, err, text);
+        return;
+    }
+    nd_rpc_call_reply(change->call, &response.base);
+    change_end(change);
+}
+
+static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct nd_errmsg msg = {""};
+    const Narad__V1__DeleteTopicRequest *r =
+        nd_rpc_call_decode(call, &narad__v1__delete_topic_request__descriptor, request);
+    if (r == NULL) {
+        nd_call_refuse_bytes(call, "DeleteTopicRequest");
+        return;
+    }
+    enum nd_err err = nd_topic_name_check(nd_slice_str(r->name), &msg);
+    if (err != ND_OK) {
+        nd_call_fail(call, err, &msg);
+        return;
+    }
+    struct change *change = change_begin(call);
+    if (change != NULL) {
+        struct nd_handlers *h = change->handlers;
+        nd_metastore_delete_topic(h->options.metastore, r->name, deleted, change);
+        nd_handlers_leave(h);
+    }
+}
+
+/* --- list --- */
+
+static void on_list(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    const Narad__V1__ListTopicsRequest *r =
+        nd_rpc_call_decode(call, &narad__v1__list_topics_request__descriptor, request);
+    if (r == NULL) {
+        nd_call_refuse_bytes(call, "ListTopicsRequest");
+        return;
+    }
+    if (!nd_metastore_caught_up(h->options.metastore)) {
+        nd_rpc_call_fail(call, ND_ERR_UNAVAILABLE,
+                         "the node has not caught up with the metadata yet");
+        return;
+    }
+    size_t limit = r->limit == 0 ? LIST_DEFAULT : ND_MIN(r->limit, (uint32_t)LIST_MAX);
+    struct nd_topic **topics = nd_xcalloc(limit, sizeof *topics);
+    struct nd_topic_view *views = nd_xcalloc(limit, sizeof *views);
+    Narad__V1__Topic **messages = nd_xcalloc(limit, sizeof *messages);
+    bool more = false;
+    size_t count = nd_metastore_topics(h->options.metastore, nd_slice_str(r->page_token), limit,
+                                       topics, &more);
+    for (size_t i = 0; i < count; i++) {
+        nd_topic_view_init(&views[i], topics[i]);
+        messages[i] = &views[i].message;
+    }
+    Narad__V1__ListTopicsResponse response = NARAD__V1__LIST_TOPICS_RESPONSE__INIT;
+    response.n_topics = count;
+    response.topics = messages;
+    if (more && count > 0) {
+        response.next_page_token = topics[count - 1]->name;
+    }
+    nd_rpc_call_reply(call, &response.base);
+    for (size_t i = 0; i < count; i++) {
+        nd_topic_unref(topics[i]);
+    }
+    nd_free(messages);
+    nd_free(views);
+    nd_free(topics);
+}
+
+#define ADMIN_METHOD(variable, name, start)                                                        \
+    const struct nd_rpc_method variable = {                                                        \
+        .path = "/narad.v1.Admin/" name,                                                           \
+        .kind = ND_RPC_UNARY,                                                                      \
+        .message_bytes_max = 1 << 20,                                                              \
+        .on_start = start,                                                                         \
+    }
+
+ADMIN_METHOD(nd_rpc_create_topic, "CreateTopic", on_create);
+ADMIN_METHOD(nd_rpc_alter_topic, "AlterTopic", on_alter);
+ADMIN_METHOD(nd_rpc_delete_topic, "DeleteTopic", on_delete);
+ADMIN_METHOD(nd_rpc_list_topics, "ListTopics", on_list);

@@ -1,0 +1,244 @@
+/* ConsumeStream: many polls on one stream, each with its caller's id, answered in any order. */
+#include "storage/base/alloc.h"
+#include "storage/base/map.h"
+
+#include "proto/narad/v1/broker.pb-c.h"
+#include "server/rpc/poll.h"
+#include "server/rpc/stream.h"
+#include "server/rpc/wire.h"
+
+enum {
+    UNREAD_BYTES_MAX = 8 << 20
+}; /* answers that wait for a client that polls and does not read */
+
+struct consume_stream {
+    struct nd_stream base;
+    struct nd_map *polls; /* id -> struct stream_poll, the open ones; guarded by base.lock */
+};
+
+struct stream_poll {
+    struct nd_poll poll;
+    struct consume_stream *stream;
+    struct nd_topic *topic; /* counted */
+    uint64_t id;
+    bool charged;
+    bool cancelled; /* guarded by the stream's lock */
+};
+
+static void free_poll(struct stream_poll *p)
+{
+    if (p->charged) {
+        nd_budget_give(&p->stream->base.handlers->polls, 1);
+    }
+    nd_topic_unref(p->topic);
+    nd_free(p);
+}
+
+/* @thread shard */
+static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delivery *deliveries,
+                   uint32_t count)
+{
+    struct stream_poll *p = poll->data;
+    struct consume_stream *s = p->stream;
+    uint32_t fit = nd_deliveries_fit(deliveries, count);
+    nd_mutex_lock(&s->base.lock);
+    if (s->base.abandoned || p->cancelled) {
+        fit = 0; /* nobody waits for them any more */
+    } else if (fit > 0 && nd_stream_unsent_locked(&s->base) > UNREAD_BYTES_MAX) {
+        fit = 0; /* the client does not read: others may have them */
+        err = ND_ERR_OVERLOADED;
+    }
+    err = err == ND_ERR_CANCELLED ? ND_OK : err; /* cancelled by id: an empty answer */
+    uint8_t *at = nd_stream_answer_locked(
+        &s->base, nd_wire_put_poll_result(NULL, p->id, err, NULL, deliveries, fit));
+    nd_wire_put_poll_result(at, p->id, err, NULL, deliveries, fit);
+    nd_map_remove_u64(s->polls, p->id);
+    nd_mutex_unlock(&s->base.lock);
+    /* Still one of the stream's operations, so that the stream is there. */
+    nd_handlers_nack(s->base.handlers, p->topic, deliveries + fit, count - fit);
+    free_poll(p);
+    nd_mutex_lock(&s->base.lock);
+    bool over = nd_stream_flush_locked(&s->base, 1);
+    nd_mutex_unlock(&s->base.lock);
+    if (over) {
+        nd_stream_finish(&s->base);
+    }
+}
+
+static void answer_error(struct consume_stream *s, uint64_t id, enum nd_err err, const char *text)
+{
+    nd_mutex_lock(&s->base.lock);
+    uint8_t *at =
+        nd_stream_answer_locked(&s->base, nd_wire_put_poll_result(NULL, id, err, text, NULL, 0));
+    nd_wire_put_poll_result(at, id, err, text, NULL, 0);
+    bool over = nd_stream_flush_locked(&s->base, 0);
+    nd_mutex_unlock(&s->base.lock);
+    if (over) {
+        nd_stream_finish(&s->base);
+    }
+}
+
+/* Among the open polls, unless its id is there already or the stream is ending. */
+static enum nd_err enlist(struct consume_stream *s, struct stream_poll *p)
+{
+    enum nd_err err = ND_OK;
+    nd_mutex_lock(&s->base.lock);
+    if (nd_map_get_u64(s->polls, p->id) != NULL) {
+        err = ND_ERR_ALREADY_EXISTS;
+    } else if (!nd_stream_begin_locked(&s->base)) {
+        err = ND_ERR_UNAVAILABLE;
+    } else {
+        nd_map_put_u64(s->polls, p->id, p);
+    }
+    nd_mutex_unlock(&s->base.lock);
+    return err;
+}
+
+/* False: the stream ends. */
+static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
+{
+    struct nd_handlers *h = s->base.handlers;
+    struct nd_errmsg msg = {""};
+    struct nd_poll_request wanted = {
+        .topic = r->topic,
+        .max_messages = r->max_messages,
+        .wait_ms = r->wait_ms,
+        .has_partition = r->partition_choice_case == NARAD__V1__POLL__PARTITION_CHOICE_PARTITION,
+        .partition = r->partition,
+    };
+    struct stream_poll *p = nd_xcalloc(1, sizeof *p);
+    enum nd_err err = nd_poll_check(h, &wanted, &p->poll, &msg);
+    if (err != ND_OK) {
+        nd_free(p);
+        answer_error(s, r->id, err, msg.text);
+        return true;
+    }
+    p->stream = s;
+    p->id = r->id;
+    p->topic = nd_topic_ref(p->poll.topic);
+    p->poll.done = polled;
+    p->poll.data = p;
+    p->charged = nd_budget_take(&h->polls, 1);
+    bool inside = false;
+    if (!p->charged) {
+        nd_errmsg_set(&msg, "too many polls under way");
+        err = ND_ERR_OVERLOADED;
+    } else if (!(inside = nd_handlers_enter(h))) {
+        err = ND_ERR_UNAVAILABLE;
+    } else {
+        err = enlist(s, p);
+    }
+    if (err == ND_OK) {
+        nd_broker_poll(h->options.broker, &p->poll);
+    } else {
+        nd_topic_unref(p->poll.topic);
+        free_poll(p);
+    }
+    if (inside) {
+        nd_handlers_leave(h);
+    }
+    if (err == ND_ERR_ALREADY_EXISTS) {
+        nd_errmsg_set(&msg, "poll id %llu is already open on this stream",
+                      (unsigned long long)r->id);
+        nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT), msg.text);
+        return false;
+    }
+    if (err != ND_OK) {
+        answer_error(s, r->id, err, msg.text);
+    }
+    return true;
+}
+
+static void cancel_locked(struct consume_stream *s, struct stream_poll *p)
+{
+    if (p != NULL && !p->cancelled) {
+        p->cancelled = true; /* in the map: its `done` has not run */
+        nd_broker_poll_cancel(s->base.handlers->options.broker, &p->poll);
+    }
+}
+
+static void abandon(struct nd_stream *stream)
+{
+    struct consume_stream *s = ND_CONTAINER_OF(stream, struct consume_stream, base);
+    size_t at = 0;
+    struct nd_slice key;
+    void *value;
+    nd_mutex_lock(&stream->lock);
+    while (nd_map_next(s->polls, &at, &key, &value)) {
+        cancel_locked(s, value);
+    }
+    nd_mutex_unlock(&stream->lock);
+}
+
+static void on_message(struct nd_rpc_call *call, struct nd_slice message)
+{
+    struct consume_stream *s = nd_rpc_call_user(call);
+    const Narad__V1__ConsumeStreamRequest *r =
+        nd_rpc_call_decode(call, &narad__v1__consume_stream_request__descriptor, message);
+    if (r == NULL) {
+        nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+                      "the message is not a valid narad.v1.ConsumeStreamRequest");
+        return;
+    }
+    for (size_t i = 0; i < r->n_polls; i++) {
+        if (!take_poll(s, r->polls[i])) {
+            return;
+        }
+    }
+    nd_mutex_lock(&s->base.lock);
+    for (size_t i = 0; i < r->n_cancel_ids; i++) {
+        cancel_locked(s, nd_map_get_u64(s->polls, r->cancel_ids[i]));
+    }
+    nd_mutex_unlock(&s->base.lock);
+    nd_stream_read_next(&s->base);
+}
+
+static const struct nd_stream_ops ops = {.abandon = abandon};
+
+static void on_open(struct nd_rpc_call *call)
+{
+    struct consume_stream *s = nd_xcalloc(1, sizeof *s);
+    s->polls = nd_map_new((uint64_t)(uintptr_t)s); /* ids are the client's own, on its own stream */
+    nd_rpc_call_set_user(call, s);
+    nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->settles);
+}
+
+/* The open polls are still answered. */
+static void on_half_close(struct nd_rpc_call *call)
+{
+    struct consume_stream *s = nd_rpc_call_user(call);
+    nd_stream_end(&s->base, false, 0, NULL);
+}
+
+static void on_drained(struct nd_rpc_call *call)
+{
+    struct consume_stream *s = nd_rpc_call_user(call);
+    (void)nd_stream_drained(&s->base);
+}
+
+static void on_cancel(struct nd_rpc_call *call)
+{
+    struct consume_stream *s = nd_rpc_call_user(call);
+    nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+}
+
+static void on_done(struct nd_rpc_call *call)
+{
+    struct consume_stream *s = nd_rpc_call_user(call);
+    nd_stream_close(&s->base);
+    nd_map_free(s->polls);
+    nd_free(s);
+}
+
+const struct nd_rpc_method nd_rpc_consume_stream = {
+    .path = "/narad.v1.Broker/ConsumeStream",
+    .kind = ND_RPC_BIDI,
+    .message_bytes_max = 4 << 20,
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_half_close = on_half_close,
+    .on_drained = on_drained,
+    .on_cancel = on_cancel,
+    .on_done = on_done,
+    .manual_read = true,
+};

@@ -1,0 +1,104 @@
+/* Produce: one batch, one answer. */
+#include "storage/base/alloc.h"
+
+#include "server/rpc/handlers.h"
+#include "server/rpc/wire.h"
+
+struct produce_call {
+    struct nd_produce produce;
+    struct nd_handlers *handlers;
+    struct nd_rpc_call *call;
+    size_t charged;
+};
+
+static void reply(struct nd_rpc_call *call, const struct nd_admission *batch)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; batch->has_offsets && i < batch->count; i++) {
+        size += nd_wire_put_placement(NULL, 1, &batch->placements[i]);
+    }
+    uint8_t *bytes = nd_xmalloc(size + 1); /* at most 1000 placements */
+    size_t at = 0;
+    for (uint32_t i = 0; batch->has_offsets && i < batch->count; i++) {
+        at += nd_wire_put_placement(bytes + at, 1, &batch->placements[i]);
+    }
+    nd_call_reply_bytes(call, bytes, size);
+}
+
+/* @thread shard */
+static void produced(struct nd_produce *produce, enum nd_err err)
+{
+    struct produce_call *p = produce->data;
+    nd_budget_give(&p->handlers->produce, p->charged);
+    if (err == ND_OK) {
+        reply(p->call, &produce->batch);
+    } else {
+        nd_rpc_call_fail(p->call, err, NULL);
+    }
+    nd_free(p);
+}
+
+/* The request as an admitted batch, or an error with its text. */
+static enum nd_err admit(struct nd_rpc_call *call, struct nd_slice request,
+                         struct nd_admission *out, struct nd_errmsg *msg)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    struct nd_wire_batch batch;
+    enum nd_err err = nd_wire_get_produce(request, nd_rpc_call_arena(call), &batch);
+    if (err != ND_OK) {
+        nd_errmsg_set(msg, "%s",
+                      err == ND_ERR_NO_MEMORY
+                          ? "the records are too many small pieces"
+                          : "the request is not a valid narad.v1.ProduceRequest message");
+        return err;
+    }
+    if (batch.err != ND_OK) {
+        nd_errmsg_set(msg, "%s", batch.text);
+        return batch.err;
+    }
+    struct nd_topic *topic;
+    err = nd_handlers_topic(h, batch.topic, &topic, msg);
+    if (err == ND_OK) {
+        err = nd_admission_encode(out, topic, batch.records, batch.count, &h->spread, msg);
+        nd_topic_unref(topic);
+    }
+    return err;
+}
+
+static void on_start(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    struct nd_errmsg msg = {""};
+    struct nd_admission batch;
+    size_t charge = request.size + sizeof(struct produce_call);
+    if (!nd_budget_take(&h->produce, charge)) {
+        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many bytes of produce requests under way");
+        return;
+    }
+    enum nd_err err = admit(call, request, &batch, &msg);
+    if (err != ND_OK) {
+        nd_budget_give(&h->produce, charge);
+        nd_call_fail(call, err, &msg);
+        return;
+    }
+    if (!nd_handlers_enter(h)) {
+        nd_admission_release(&batch);
+        nd_budget_give(&h->produce, charge);
+        nd_call_refuse_stopping(call);
+        return;
+    }
+    struct produce_call *p = nd_xcalloc(1, sizeof *p);
+    *p = (struct produce_call){.handlers = h, .call = call, .charged = charge};
+    p->produce.batch = batch;
+    p->produce.done = produced;
+    p->produce.data = p;
+    nd_broker_produce(h->options.broker, &p->produce);
+    nd_handlers_leave(h);
+}
+
+const struct nd_rpc_method nd_rpc_produce = {
+    .path = "/narad.v1.Broker/Produce",
+    .kind = ND_RPC_UNARY,
+    .message_bytes_max = 20 << 20,
+    .on_start = on_start,
+};

@@ -1,0 +1,375 @@
+/* ProduceStream: items arrive pipelined, are confirmed in the order they were sent, and
+ * confirmations gather while the last ones are on their way.
+ *
+ * Neighbouring items of one topic become one batch of the broker (a *group*): one block, one entry
+ * a partition. All or nothing of the group implies all or nothing of each item. An item that is
+ * refused by itself takes none of its neighbours with it. */
+#include <string.h>
+
+#include "storage/base/alloc.h"
+
+#include "server/rpc/handlers.h"
+#include "server/rpc/stream.h"
+#include "server/rpc/wire.h"
+
+enum { GROUP_BYTES_MAX = 1 << 20 };
+
+struct produce_stream {
+    struct nd_stream base;
+    struct nd_list groups;                  /* in the order sent; guarded by base.lock */
+    char topic[ND_TOPIC_NAME_SIZE_MAX + 1]; /* of the item before; @thread worker */
+    size_t topic_size;
+};
+
+struct group_item {
+    uint64_t id;
+    uint32_t count; /* records */
+};
+
+struct group {
+    struct nd_list link;
+    struct nd_produce produce;
+    struct produce_stream *stream;
+    size_t charged;
+    uint8_t *answer; /* encoded, once it is known and not this one's turn; owned */
+    size_t answer_size;
+    bool answered;
+    uint32_t items_count;
+    struct group_item items[];
+};
+
+static struct group *group_new(struct produce_stream *s, uint32_t items)
+{
+    struct group *group = nd_xcalloc(1, sizeof *group + items * sizeof group->items[0]);
+    nd_list_init(&group->link);
+    group->stream = s;
+    group->produce.data = group;
+    return group;
+}
+
+/* Encode the results of all items; `at` NULL: size only. */
+static size_t put_results(uint8_t *at, const struct group *group, enum nd_err err, const char *text)
+{
+    const struct nd_admission *batch = &group->produce.batch;
+    size_t size = 0;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < group->items_count; i++) {
+        const struct group_item *item = &group->items[i];
+        struct nd_wire_result result = {item->id, err, text, NULL, 0};
+        if (err == ND_OK && batch->has_offsets) {
+            result.placements = batch->placements + first;
+            result.count = item->count;
+        }
+        size += nd_wire_put_produce_result(at == NULL ? NULL : at + size, &result);
+        first += item->count;
+    }
+    return size;
+}
+
+/* Answers of the groups whose turn it is. */
+static uint32_t drain_locked(struct produce_stream *s)
+{
+    uint32_t completed = 0;
+    struct nd_list *link;
+    while ((link = nd_list_first(&s->groups)) != NULL) {
+        struct group *group = ND_CONTAINER_OF(link, struct group, link);
+        if (!group->answered) {
+            break;
+        }
+        memcpy(nd_stream_answer_locked(&s->base, group->answer_size), group->answer,
+               group->answer_size);
+        nd_list_remove(link);
+        nd_free(group->answer);
+        nd_free(group);
+        completed++;
+    }
+    return completed;
+}
+
+/* `group` has its outcome; its batch's placements are still there. @thread any */
+static void complete(struct group *group, enum nd_err err, const char *text)
+{
+    struct produce_stream *s = group->stream;
+    size_t size = put_results(NULL, group, err, text);
+    uint32_t completed = 0;
+    nd_mutex_lock(&s->base.lock);
+    if (nd_list_first(&s->groups) == &group->link) {
+        put_results(nd_stream_answer_locked(&s->base, size), group, err, text);
+        nd_list_remove(&group->link);
+        nd_free(group);
+        completed = 1 + drain_locked(s);
+    } else {
+        group->answer = nd_xmalloc(size);
+        group->answer_size = size;
+        put_results(group->answer, group, err, text);
+        group->answered = true;
+    }
+    bool over = nd_stream_flush_locked(&s->base, completed);
+    nd_mutex_unlock(&s->base.lock);
+    if (over) {
+        nd_stream_finish(&s->base);
+    }
+}
+
+/* @thread shard */
+static void produced(struct nd_produce *produce, enum nd_err err)
+{
+    struct group *group = produce->data;
+    nd_budget_give(&group->stream->base.handlers->produce, group->charged);
+    complete(group, err, NULL);
+}
+
+/* Into the line of answers. False: the stream is ending and takes nothing. */
+static bool enqueue(struct group *group)
+{
+    struct produce_stream *s = group->stream;
+    nd_mutex_lock(&s->base.lock);
+    bool ok = nd_stream_begin_locked(&s->base);
+    if (ok) {
+        nd_list_append(&s->groups, &group->link);
+    }
+    nd_mutex_unlock(&s->base.lock);
+    return ok;
+}
+
+static void refuse_item(struct produce_stream *s, const struct nd_wire_batch *item, enum nd_err err,
+                        const char *text)
+{
+    struct group *group = group_new(s, 1);
+    group->items[group->items_count++] = (struct group_item){item->id, 0};
+    if (enqueue(group)) {
+        complete(group, err, text);
+    } else {
+        nd_free(group);
+    }
+}
+
+/* Items [0, count) of one topic, in one array of records. */
+struct bundle {
+    const struct nd_wire_batch *items;
+    uint32_t items_count;
+    struct nd_produce_record *records;
+    uint32_t records_count;
+    size_t bytes;
+};
+
+static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic,
+                          const struct bundle *b, struct nd_errmsg *msg)
+{
+    struct nd_handlers *h = s->base.handlers;
+    struct nd_admission batch;
+    size_t charge = b->bytes + sizeof(struct group);
+    if (!nd_budget_take_hard(&h->produce, charge)) {
+        nd_errmsg_set(msg, "too many bytes of produce requests under way");
+        return ND_ERR_OVERLOADED;
+    }
+    enum nd_err err =
+        nd_admission_encode(&batch, topic, b->records, b->records_count, &h->spread, msg);
+    if (err == ND_OK && !nd_handlers_enter(h)) {
+        nd_admission_release(&batch);
+        nd_errmsg_set(msg, "the node is stopping");
+        err = ND_ERR_UNAVAILABLE;
+    }
+    if (err != ND_OK) {
+        nd_budget_give(&h->produce, charge);
+        return err;
+    }
+    struct group *group = group_new(s, b->items_count);
+    for (uint32_t i = 0; i < b->items_count; i++) {
+        group->items[group->items_count++] = (struct group_item){b->items[i].id, b->items[i].count};
+    }
+    group->charged = charge;
+    group->produce.batch = batch;
+    group->produce.done = produced;
+    if (enqueue(group)) {
+        nd_broker_produce(h->options.broker, &group->produce);
+    } else {
+        nd_admission_release(&batch);
+        nd_budget_give(&h->produce, charge);
+        nd_free(group);
+    }
+    nd_handlers_leave(h);
+    return ND_OK;
+}
+
+/* All together, and one by one when together they are refused, so that each has its own answer. */
+static void submit_bundle(struct produce_stream *s, const struct nd_topic *topic,
+                          const struct bundle *b)
+{
+    struct nd_errmsg msg = {""};
+    enum nd_err err = submit(s, topic, b, &msg);
+    if (err == ND_OK) {
+        return;
+    }
+    if (b->items_count == 1) {
+        refuse_item(s, &b->items[0], err, msg.text);
+        return;
+    }
+    for (uint32_t i = 0; i < b->items_count; i++) {
+        const struct nd_wire_batch *item = &b->items[i];
+        struct bundle one = {item, 1, item->records, item->count, item->bytes};
+        msg.text[0] = '\0';
+        err = submit(s, topic, &one, &msg);
+        if (err != ND_OK) {
+            refuse_item(s, item, err, msg.text);
+        }
+    }
+}
+
+/* How many items from `items` on go together: same topic (only the first may name one), within a
+ * batch. */
+static uint32_t bundle_end(const struct nd_wire_batch *items, uint32_t count, uint32_t *records)
+{
+    size_t bytes = items[0].bytes;
+    uint32_t n = 1;
+    *records = items[0].count;
+    while (n < count && items[n].err == ND_OK &&
+           (items[n].topic.size == 0 || nd_slice_equal(items[n].topic, items[0].topic)) &&
+           items[n].count > 0 && *records + items[n].count <= ND_BATCH_COUNT_MAX &&
+           bytes + items[n].bytes <= GROUP_BYTES_MAX) {
+        bytes += items[n].bytes;
+        *records += items[n++].count;
+    }
+    return n;
+}
+
+static void take_name(struct produce_stream *s, struct nd_slice name)
+{
+    if (name.size > 0) {
+        /* One that is too long stays too long, and is refused as such. */
+        s->topic_size = ND_MIN(name.size, sizeof s->topic);
+        memcpy(s->topic, name.data, s->topic_size);
+    }
+}
+
+static void refuse_items(struct produce_stream *s, const struct bundle *b, enum nd_err err,
+                         const char *text)
+{
+    for (uint32_t i = 0; i < b->items_count; i++) {
+        refuse_item(s, &b->items[i], err, text);
+    }
+}
+
+/* The records of all items in one array. False: no room in the arena. */
+static bool gather_records(struct produce_stream *s, struct bundle *b)
+{
+    uint32_t filled = 0;
+    b->records = b->items[0].records;
+    if (b->items_count > 1) {
+        b->records =
+            nd_arena_alloc(nd_rpc_call_arena(s->base.call), b->records_count * sizeof *b->records);
+    }
+    if (b->records == NULL && b->records_count > 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < b->items_count; i++) {
+        const struct nd_wire_batch *item = &b->items[i];
+        if (b->items_count > 1 && item->count > 0) {
+            memcpy(b->records + filled, item->records, item->count * sizeof *b->records);
+        }
+        filled += item->count;
+        b->bytes += item->bytes;
+    }
+    return true;
+}
+
+static void take_items(struct produce_stream *s, const struct nd_wire_batch *items, uint32_t count)
+{
+    for (uint32_t at = 0; at < count;) {
+        struct nd_errmsg msg = {""};
+        struct nd_topic *topic;
+        take_name(s, items[at].topic);
+        if (items[at].err != ND_OK) {
+            refuse_item(s, &items[at], items[at].err, items[at].text);
+            at++;
+            continue;
+        }
+        struct bundle b = {.items = items + at};
+        b.items_count = bundle_end(items + at, count - at, &b.records_count);
+        at += b.items_count;
+        enum nd_err err = nd_handlers_topic(s->base.handlers,
+                                            nd_slice_make(s->topic, s->topic_size), &topic, &msg);
+        if (err != ND_OK) {
+            refuse_items(s, &b, err, msg.text);
+            continue;
+        }
+        if (gather_records(s, &b)) {
+            submit_bundle(s, topic, &b);
+        } else {
+            refuse_items(s, &b, ND_ERR_NO_MEMORY, NULL);
+        }
+        nd_topic_unref(topic);
+    }
+}
+
+static void on_message(struct nd_rpc_call *call, struct nd_slice message)
+{
+    struct produce_stream *s = nd_rpc_call_user(call);
+    struct nd_wire_batch *items;
+    uint32_t count;
+    enum nd_err err = nd_wire_get_items(message, nd_rpc_call_arena(call), &items, &count);
+    switch (err) {
+    case ND_OK: take_items(s, items, count); break;
+    case ND_ERR_TOO_LARGE:
+        nd_stream_end(&s->base, false, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+                      "items: at most 10000 are allowed in one message");
+        return;
+    case ND_ERR_NO_MEMORY:
+        nd_stream_end(&s->base, false, nd_err_grpc_status(ND_ERR_NO_MEMORY),
+                      "the message is too many small pieces");
+        return;
+    default:
+        nd_stream_end(&s->base, false, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+                      "the message is not a valid narad.v1.ProduceStreamRequest");
+        return;
+    }
+    nd_stream_read_next(&s->base);
+}
+
+static const struct nd_stream_ops ops = {.abandon = NULL};
+
+static void on_open(struct nd_rpc_call *call)
+{
+    struct produce_stream *s = nd_xcalloc(1, sizeof *s);
+    nd_list_init(&s->groups);
+    nd_rpc_call_set_user(call, s);
+    nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->produce);
+}
+
+static void on_half_close(struct nd_rpc_call *call)
+{
+    struct produce_stream *s = nd_rpc_call_user(call);
+    nd_stream_end(&s->base, false, 0, NULL);
+}
+
+static void on_drained(struct nd_rpc_call *call)
+{
+    struct produce_stream *s = nd_rpc_call_user(call);
+    (void)nd_stream_drained(&s->base);
+}
+
+static void on_cancel(struct nd_rpc_call *call)
+{
+    struct produce_stream *s = nd_rpc_call_user(call);
+    nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+}
+
+static void on_done(struct nd_rpc_call *call)
+{
+    struct produce_stream *s = nd_rpc_call_user(call);
+    nd_stream_close(&s->base);
+    nd_free(s);
+}
+
+const struct nd_rpc_method nd_rpc_produce_stream = {
+    .path = "/narad.v1.Broker/ProduceStream",
+    .kind = ND_RPC_BIDI,
+    .message_bytes_max = 20 << 20,
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_half_close = on_half_close,
+    .on_drained = on_drained,
+    .on_cancel = on_cancel,
+    .on_done = on_done,
+    .manual_read = true,
+};

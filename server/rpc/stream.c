@@ -1,0 +1,189 @@
+#include "server/rpc/stream.h"
+
+#include <stdio.h>
+
+#include "storage/base/alloc.h"
+
+/* Answers are gathered in chunks that become one message each. */
+enum { CHUNK_FIRST = 1024, CHUNK_SIZE = 64 << 10 };
+
+struct nd_stream_chunk {
+    struct nd_stream_chunk *next;
+    size_t size, capacity;
+    uint8_t bytes[];
+};
+
+static void resume_read(struct nd_budget_waiter *waiter)
+{
+    struct nd_stream *stream = ND_CONTAINER_OF(waiter, struct nd_stream, waiter);
+    nd_rpc_call_read_next(stream->call);
+}
+
+void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
+                    const struct nd_stream_ops *ops, struct nd_budget *budget)
+{
+    stream->handlers = nd_handlers_of(call);
+    stream->call = call;
+    stream->ops = ops;
+    stream->budget = budget;
+    stream->waiter.resume = resume_read;
+    nd_list_init(&stream->waiter.link);
+    nd_list_init(&stream->link);
+    nd_mutex_init(&stream->lock);
+    nd_mutex_lock(&stream->handlers->lock);
+    nd_list_append(&stream->handlers->streams, &stream->link);
+    nd_mutex_unlock(&stream->handlers->lock);
+    /* Listed before this look: either nd_streams_end() finds it, or it ends here. */
+    if (atomic_load_explicit(&stream->handlers->stopping, memory_order_seq_cst)) {
+        nd_stream_end(stream, true, nd_err_grpc_status(ND_ERR_UNAVAILABLE), "the node is stopping");
+    }
+}
+
+static void free_chunks(struct nd_stream *stream)
+{
+    while (stream->first != NULL) {
+        struct nd_stream_chunk *chunk = stream->first;
+        stream->first = chunk->next;
+        nd_free(chunk);
+    }
+    stream->last = NULL;
+    stream->pending = 0;
+}
+
+void nd_stream_close(struct nd_stream *stream)
+{
+    nd_budget_forget(stream->budget, &stream->waiter);
+    nd_mutex_lock(&stream->handlers->lock);
+    nd_list_remove(&stream->link);
+    nd_mutex_unlock(&stream->handlers->lock);
+    /* Whoever finished the stream has given its lock back by now, or is about to: */
+    nd_mutex_lock(&stream->lock);
+    ND_ASSERT(stream->operations == 0);
+    free_chunks(stream);
+    nd_mutex_unlock(&stream->lock);
+    nd_mutex_release(&stream->lock);
+}
+
+bool nd_stream_begin_locked(struct nd_stream *stream)
+{
+    if (stream->ending) {
+        return false;
+    }
+    stream->operations++;
+    return true;
+}
+
+uint8_t *nd_stream_answer_locked(struct nd_stream *stream, size_t size)
+{
+    struct nd_stream_chunk *chunk = stream->last;
+    if (chunk == NULL || chunk->capacity - chunk->size < size) {
+        size_t capacity = ND_MAX(size, chunk == NULL ? (size_t)CHUNK_FIRST : (size_t)CHUNK_SIZE);
+        chunk = nd_xmalloc(sizeof *chunk +
+                           capacity); /* size: at most an answer, bounded by its maker */
+        *chunk = (struct nd_stream_chunk){.capacity = capacity};
+        if (stream->last == NULL) {
+            stream->first = chunk;
+        } else {
+            stream->last->next = chunk;
+        }
+        stream->last = chunk;
+    }
+    uint8_t *at = chunk->bytes + chunk->size;
+    chunk->size += size;
+    stream->pending += size;
+    return at;
+}
+
+static void send_locked(struct nd_stream *stream)
+{
+    while (stream->first != NULL) {
+        struct nd_stream_chunk *chunk = stream->first;
+        stream->first = chunk->next;
+        stream->queued = nd_rpc_call_send_bytes(
+            stream->call, nd_slice_make(chunk->bytes, chunk->size), nd_free, chunk);
+        stream->sending = stream->queued > 0; /* 0: the call is broken, nothing drains */
+    }
+    stream->last = NULL;
+    stream->pending = 0;
+}
+
+bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed)
+{
+    ND_ASSERT(stream->operations >= completed);
+    stream->operations -= completed;
+    bool over = stream->ending && stream->operations == 0 && !stream->finished;
+    if (over || !stream->sending) {
+        send_locked(stream);
+    }
+    stream->finished = stream->finished || over;
+    return over;
+}
+
+void nd_stream_finish(struct nd_stream *stream)
+{
+    /* end_* do not change any more; the stream is gone as soon as the call is finished. */
+    nd_rpc_call_finish(stream->call, stream->end_status, stream->end_text);
+}
+
+void nd_stream_read_next(struct nd_stream *stream)
+{
+    nd_mutex_lock(&stream->lock);
+    bool stop = stream->ending;
+    if (!stop && nd_stream_unsent_locked(stream) > ND_STREAM_QUEUED_MAX && stream->sending) {
+        stream->read_owed = stop = true;
+    }
+    nd_mutex_unlock(&stream->lock);
+    if (!stop && nd_budget_wait(stream->budget, &stream->waiter)) {
+        nd_rpc_call_read_next(stream->call);
+    }
+}
+
+bool nd_stream_drained(struct nd_stream *stream)
+{
+    nd_mutex_lock(&stream->lock);
+    stream->sending = false;
+    stream->queued = 0;
+    send_locked(stream);
+    bool read = stream->read_owed;
+    stream->read_owed = false;
+    bool more = nd_stream_unsent_locked(stream) <= ND_STREAM_QUEUED_MAX;
+    nd_mutex_unlock(&stream->lock);
+    if (read) {
+        nd_stream_read_next(stream);
+    }
+    return more;
+}
+
+void nd_stream_end(struct nd_stream *stream, bool abandon, int status, const char *text)
+{
+    nd_mutex_lock(&stream->lock);
+    if (!stream->ending) {
+        stream->ending = true;
+        stream->end_status = status;
+        snprintf(stream->end_text, sizeof stream->end_text, "%s", text == NULL ? "" : text);
+    }
+    abandon = abandon && !stream->abandoned && !stream->finished && stream->ops->abandon != NULL;
+    stream->abandoned = stream->abandoned || abandon;
+    stream->operations += abandon; /* it stays while `abandon` runs */
+    bool over = !abandon && nd_stream_flush_locked(stream, 0);
+    nd_mutex_unlock(&stream->lock);
+    if (abandon) {
+        stream->ops->abandon(stream);
+        nd_mutex_lock(&stream->lock);
+        over = nd_stream_flush_locked(stream, 1);
+        nd_mutex_unlock(&stream->lock);
+    }
+    if (over) {
+        nd_stream_finish(stream);
+    }
+}
+
+void nd_streams_end(struct nd_handlers *handlers, int status, const char *text)
+{
+    /* The list's lock keeps each one alive: closing takes it first. */
+    nd_mutex_lock(&handlers->lock);
+    ND_LIST_FOREACH (&handlers->streams, link) {
+        nd_stream_end(ND_CONTAINER_OF(link, struct nd_stream, link), true, status, text);
+    }
+    nd_mutex_unlock(&handlers->lock);
+}

@@ -1,0 +1,77 @@
+/* What the three bidi streams have in common: answers that gather while the last ones are on their
+ * way (natural batching), reading that stops while too much is in flight, and an end that comes
+ * after the last answer.
+ *
+ * Life: opened -> operations begin and complete on any thread -> something ends it (half close, an
+ * error, the client's cancel, the node's stop) -> the last operation completes -> finish -> closed
+ * in on_done. Lock order: stream -> call (proto/rpc); handlers' list -> stream; a budget's lock ->
+ * call. */
+#ifndef ND_STREAM_H
+#define ND_STREAM_H
+
+#include "server/rpc/handlers.h"
+
+struct nd_stream;
+
+struct nd_stream_ops {
+    /* The stream ends before its time (cancel, error, stop): take back what waits. Without the
+     * lock. May run on any thread, once. NULL: nothing. */
+    void (*abandon)(struct nd_stream *stream);
+};
+
+struct nd_stream_chunk;
+
+struct nd_stream {
+    struct nd_list link; /* guarded by handlers->lock */
+    struct nd_handlers *handlers;
+    struct nd_rpc_call *call;
+    const struct nd_stream_ops *ops;
+    struct nd_budget *budget;
+    struct nd_budget_waiter waiter;
+    struct nd_mutex lock;
+    /* guarded by lock */
+    struct nd_stream_chunk *first, *last; /* answers not handed to the call yet */
+    size_t pending;                       /* their bytes */
+    size_t queued;                        /* bytes with the call, as of the last send */
+    uint32_t operations;                  /* begun and not completed */
+    bool sending;                         /* on_drained will come */
+    bool read_owed;                       /* reading stopped because of unsent answers */
+    bool ending, abandoned, finished;
+    int end_status;
+    char end_text[256];
+};
+
+enum { ND_STREAM_QUEUED_MAX = 256 << 10 }; /* unsent answers beyond it stop reads and deliveries */
+
+/* on_open: registers it; the first message is read by the stack. */
+void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
+                    const struct nd_stream_ops *ops, struct nd_budget *budget);
+/* on_done: everything is over. */
+void nd_stream_close(struct nd_stream *stream);
+
+/* An operation whose completion is owed. False: the stream is ending, begin nothing. */
+ND_CHECKED bool nd_stream_begin_locked(struct nd_stream *stream);
+/* Room for an answer of `size` bytes, to be filled in before the lock is given back. */
+uint8_t *nd_stream_answer_locked(struct nd_stream *stream, size_t size);
+/* `completed` operations are over; sends what gathered. Returns true when the stream is to be
+ * finished: then call nd_stream_finish() after unlocking, and nothing else. */
+ND_CHECKED bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed);
+void nd_stream_finish(struct nd_stream *stream);
+/* Unsent bytes. */
+static inline size_t nd_stream_unsent_locked(const struct nd_stream *stream)
+{
+    return stream->pending + stream->queued;
+}
+
+/* The message was dealt with: read the next, now or when there is room again. @thread worker */
+void nd_stream_read_next(struct nd_stream *stream);
+/* on_drained. Returns true when deliveries may go on. @thread worker */
+bool nd_stream_drained(struct nd_stream *stream);
+/* End it with this status once the open operations have completed; the first end counts. With
+ * `abandon` they are hurried. The stream may be gone afterwards except on the worker. @thread any
+ */
+void nd_stream_end(struct nd_stream *stream, bool abandon, int status, const char *text);
+/* All of a node's. */
+void nd_streams_end(struct nd_handlers *handlers, int status, const char *text);
+
+#endif

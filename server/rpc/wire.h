@@ -1,0 +1,60 @@
+/* Between protobuf bytes and the broker's structs, without protobuf structs between: the hot
+ * messages only (produce in; placements, messages and settle results out). The numbers here are
+ * those of proto/narad/v1/{broker,types}.proto; tests compare every function with protobuf-c. Input
+ * is hostile. */
+#ifndef ND_WIRE_H
+#define ND_WIRE_H
+
+#include "storage/base/arena.h"
+
+#include "server/broker/broker.h"
+
+/* --- in --- */
+
+/* A ProduceRequest, or an item of a ProduceStreamRequest. Slices borrow from the message, arrays
+ * from the arena. */
+struct nd_wire_batch {
+    uint64_t id;           /* of an item */
+    struct nd_slice topic; /* empty: absent */
+    struct nd_produce_record *records;
+    uint32_t count;
+    size_t bytes;    /* of the encoded batch, what it costs in memory */
+    enum nd_err err; /* not OK: well-formed, but beyond a limit; `text` says which */
+    const char *text;
+};
+
+/* INVALID_ARGUMENT: the bytes are not that message. NO_MEMORY: the arena is full. */
+ND_CHECKED enum nd_err nd_wire_get_produce(struct nd_slice in, struct nd_arena *arena,
+                                           struct nd_wire_batch *out);
+
+enum { ND_WIRE_ITEMS_MAX = 10000 }; /* items of one stream message; more: TOO_LARGE */
+ND_CHECKED enum nd_err nd_wire_get_items(struct nd_slice in, struct nd_arena *arena,
+                                         struct nd_wire_batch **out, uint32_t *count_out);
+
+/* --- out: elements of repeated fields, so that appending two encodings is a message with both ---
+ */
+
+/* Writes at `at` (NULL: nothing is written) and returns the bytes that it takes. */
+/* ConsumeResponse.messages (1), SubscribeResponse.messages (1), ReplayResponse.messages (1),
+ * PollResult.messages (4). */
+size_t nd_wire_put_message(uint8_t *at, uint32_t field, const struct nd_delivery *delivery);
+/* ProduceResponse.placements (1), ProduceResult.placements (4). `base` etc.: from the batch's runs.
+ */
+size_t nd_wire_put_placement(uint8_t *at, uint32_t field, const struct nd_placement *placement);
+/* AckResponse.results (1), SubscribeResponse.results (2). */
+size_t nd_wire_put_settle_result(uint8_t *at, uint32_t field, enum nd_err err);
+
+/* A ProduceStreamResponse.results element: placements of `count` records, or the error. */
+struct nd_wire_result {
+    uint64_t id;
+    enum nd_err err;
+    const char *text;                      /* with an error */
+    const struct nd_placement *placements; /* NULL: none are told */
+    uint32_t count;
+};
+size_t nd_wire_put_produce_result(uint8_t *at, const struct nd_wire_result *result);
+/* A ConsumeStreamResponse.results element. */
+size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const char *text,
+                               const struct nd_delivery *deliveries, uint32_t count);
+
+#endif

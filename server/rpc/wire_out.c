@@ -1,0 +1,181 @@
+#include <string.h>
+
+#include "server/broker/handle.h"
+#include "server/rpc/wire.h"
+
+/* Writes when `at` is not NULL and counts in any case, so that one function sizes and encodes. */
+struct out {
+    uint8_t *at;
+    size_t size;
+};
+
+static size_t varint_size(uint64_t value)
+{
+    return (size_t)(63 - __builtin_clzll(value | 1)) / 7 + 1;
+}
+
+static void put_varint(struct out *o, uint64_t value)
+{
+    if (o->at == NULL) {
+        o->size += varint_size(value);
+        return;
+    }
+    uint8_t *at = o->at + o->size;
+    for (; value >= 0x80; value >>= 7) {
+        *at++ = (uint8_t)(value | 0x80);
+    }
+    *at++ = (uint8_t)value;
+    o->size = (size_t)(at - o->at);
+}
+
+/* Zero is the default and is left out. */
+static void put_number(struct out *o, uint32_t field, uint64_t value)
+{
+    if (value != 0) {
+        put_varint(o, field << 3);
+        put_varint(o, value);
+    }
+}
+
+static void put_head(struct out *o, uint32_t field, size_t size)
+{
+    put_varint(o, field << 3 | 2);
+    put_varint(o, size);
+}
+
+static void put_raw(struct out *o, const void *data, size_t size)
+{
+    if (o->at != NULL) {
+        memcpy(o->at + o->size, data, size);
+    }
+    o->size += size;
+}
+
+static void put_bytes(struct out *o, uint32_t field, const void *data, size_t size)
+{
+    if (size > 0) {
+        put_head(o, field, size);
+        put_raw(o, data, size);
+    }
+}
+
+static void put_headers(struct out *o, const struct nd_record_view *record)
+{
+    struct nd_record_header header;
+    size_t at = 0;
+    while (record->header_count > 0 && nd_record_header_next(record->headers, &at, &header)) {
+        struct out inner = {NULL, 0};
+        put_bytes(&inner, 1, header.name.data, header.name.size);
+        put_bytes(&inner, 2, header.value.data, header.value.size);
+        put_head(o, 5, inner.size);
+        put_bytes(o, 1, header.name.data, header.name.size);
+        put_bytes(o, 2, header.value.data, header.value.size);
+    }
+}
+
+static void message_body(struct out *o, const struct nd_delivery *d)
+{
+    char handle[ND_HANDLE_SIZE_MAX];
+    put_number(o, 1, d->partition);
+    put_number(o, 2, d->offset);
+    put_bytes(o, 3, d->record.key.data, d->record.key.size);
+    put_bytes(o, 4, d->record.payload.data, d->record.payload.size);
+    put_headers(o, &d->record);
+    put_number(o, 6, (uint64_t)d->record.time_ms);
+    if (d->nonce != 0) {
+        struct nd_handle value = {d->offset, d->nonce, d->partition};
+        put_bytes(o, 7, handle, nd_handle_put(handle, &value));
+    }
+    put_number(o, 8, d->attempt);
+}
+
+size_t nd_wire_put_message(uint8_t *at, uint32_t field, const struct nd_delivery *delivery)
+{
+    struct out body = {NULL, 0}, o = {at, 0};
+    message_body(&body, delivery);
+    put_head(&o, field, body.size);
+    if (at == NULL) {
+        return o.size + body.size;
+    }
+    message_body(&o, delivery);
+    return o.size;
+}
+
+static void placement_body(struct out *o, const struct nd_placement *placement)
+{
+    put_number(o, 1, placement->partition);
+    put_number(o, 2, placement->offset);
+}
+
+static void put_placement(struct out *o, uint32_t field, const struct nd_placement *placement)
+{
+    struct out body = {NULL, 0};
+    placement_body(&body, placement);
+    put_head(o, field, body.size);
+    placement_body(o, placement);
+}
+
+size_t nd_wire_put_placement(uint8_t *at, uint32_t field, const struct nd_placement *placement)
+{
+    struct out o = {at, 0};
+    put_placement(&o, field, placement);
+    return o.size;
+}
+
+static void status_body(struct out *o, uint32_t first, enum nd_err err, const char *text)
+{
+    if (err != ND_OK) {
+        text = text == NULL || text[0] == '\0' ? nd_err_text(err) : text;
+        put_number(o, first, (uint64_t)nd_err_grpc_status(err));
+        put_bytes(o, first + 1, text, strlen(text));
+    }
+}
+
+size_t nd_wire_put_settle_result(uint8_t *at, uint32_t field, enum nd_err err)
+{
+    struct out body = {NULL, 0}, o = {at, 0};
+    const char *text = err == ND_ERR_INVALID_ARGUMENT ? "receipt handle is malformed" : NULL;
+    status_body(&body, 1, err, text);
+    put_head(&o, field, body.size);
+    status_body(&o, 1, err, text);
+    return o.size;
+}
+
+static void produce_result_body(struct out *o, const struct nd_wire_result *result)
+{
+    put_number(o, 1, result->id);
+    status_body(o, 2, result->err, result->text);
+    for (uint32_t i = 0; result->placements != NULL && i < result->count; i++) {
+        put_placement(o, 4, &result->placements[i]);
+    }
+}
+
+size_t nd_wire_put_produce_result(uint8_t *at, const struct nd_wire_result *result)
+{
+    struct out body = {NULL, 0}, o = {at, 0};
+    produce_result_body(&body, result);
+    put_head(&o, 1, body.size);
+    produce_result_body(&o, result);
+    return o.size;
+}
+
+size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const char *text,
+                               const struct nd_delivery *deliveries, uint32_t count)
+{
+    struct out body = {NULL, 0}, o = {at, 0};
+    put_number(&body, 1, id);
+    status_body(&body, 2, err, text);
+    for (uint32_t i = 0; i < count; i++) {
+        body.size += nd_wire_put_message(NULL, 4, &deliveries[i]);
+    }
+    put_head(&o, 1, body.size);
+    if (at == NULL) {
+        return o.size + body.size;
+    }
+    put_number(&o, 1, id);
+    status_body(&o, 2, err, text);
+    for (uint32_t i = 0; i < count; i++) {
+        o.size += nd_wire_put_message(at + o.size, 4, &deliveries[i]);
+    }
+    return o.size;
+}
