@@ -30,6 +30,8 @@ struct nd_recovered_accept {
     uint32_t count;
 };
 
+struct nd_recovery;
+
 struct nd_recovery_options {
     const struct nd_env *env;
     const char *data_dir;
