@@ -2,12 +2,10 @@
 #ifndef ND_CONFIG_VALUE_H
 #define ND_CONFIG_VALUE_H
 
+#include "storage/base/duration.h"
+
 #include "server/config.h"
 
-/* Go's spelling: "10s", "500ms", "1h30m", "1.5h"; units ns us ms s m h. "0" needs no unit. False:
- * not a duration, negative, not whole milliseconds, or beyond 64 bits. */
-ND_CHECKED bool nd_duration_parse(const char *text, uint64_t *ms_out);
-size_t nd_duration_put(char *out, size_t out_size, uint64_t ms); /* "1m30s" */
 /* Set the member that `setting` describes from its text. On failure the member keeps its value and
  * `why` says what was wrong with `text` and what is allowed, e.g. `must be a duration such as "10s"
  * (got "x")`. */
