@@ -262,10 +262,8 @@ void nd_rpc_call_fail(struct nd_rpc_call *call, enum nd_err err, const char *tex
     nd_rpc_call_finish(call, nd_err_grpc_status(err), own ? text : nd_err_text(err));
 }
 
-void nd_rpc_call_reply(struct nd_rpc_call *call, const ProtobufCMessage *message)
+static void reply_buffer(struct nd_rpc_call *call, grpc_byte_buffer *buffer)
 {
-    grpc_byte_buffer *buffer = nd_rpc_buffer_pack(message);
-
     nd_mutex_lock(&call->lock);
     if (call->finish_wanted || call->broken) {
         grpc_byte_buffer_destroy(buffer);
@@ -274,6 +272,23 @@ void nd_rpc_call_reply(struct nd_rpc_call *call, const ProtobufCMessage *message
     }
     nd_rpc_call_finish_locked(call, GRPC_STATUS_OK, NULL);
     nd_mutex_unlock(&call->lock);
+}
+
+void nd_rpc_call_reply(struct nd_rpc_call *call, const ProtobufCMessage *message)
+{
+    reply_buffer(call, nd_rpc_buffer_pack(message));
+}
+
+void nd_rpc_call_reply_bytes(struct nd_rpc_call *call, struct nd_slice bytes,
+                             void (*release)(void *release_data), void *release_data)
+{
+    reply_buffer(call, release == NULL ? nd_rpc_buffer_copy(bytes)
+                                       : nd_rpc_buffer_borrow(bytes, release, release_data));
+}
+
+bool nd_rpc_call_was_cancelled(const struct nd_rpc_call *call)
+{
+    return call->cancelled != 0;
 }
 
 void nd_rpc_call_send_metadata(struct nd_rpc_call *call)

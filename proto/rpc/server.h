@@ -135,5 +135,10 @@ void nd_rpc_call_finish(struct nd_rpc_call *call, int grpc_status, const char *t
 void nd_rpc_call_fail(struct nd_rpc_call *call, enum nd_err err, const char *text);
 /* Unary and client-stream: reply and finish in one batch. */
 void nd_rpc_call_reply(struct nd_rpc_call *call, const ProtobufCMessage *message);
+/* The same with a packed message, as nd_rpc_call_send_bytes. */
+void nd_rpc_call_reply_bytes(struct nd_rpc_call *call, struct nd_slice bytes,
+                             void (*release)(void *release_data), void *release_data);
+/* In on_done: did the client go before the status reached it? What it was sent may be lost. */
+bool nd_rpc_call_was_cancelled(const struct nd_rpc_call *call);
 
 #endif
