@@ -185,8 +185,7 @@ void nd_call_refuse_bytes(struct nd_rpc_call *call, const char *type)
 
 void nd_call_reply_bytes(struct nd_rpc_call *call, uint8_t *bytes, size_t size)
 {
-    nd_rpc_call_send_bytes(call, nd_slice_make(bytes, size), nd_free, bytes);
-    nd_rpc_call_finish(call, 0, NULL);
+    nd_rpc_call_reply_bytes(call, nd_slice_make(bytes, size), nd_free, bytes);
 }
 
 struct nack {

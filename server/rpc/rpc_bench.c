@@ -44,17 +44,18 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
         uint8_t *at = nd_stream_answer_locked(s, nd_wire_put_produce_result(NULL, &result));
         nd_wire_put_produce_result(at, &result);
     }
-    bool over = nd_stream_flush_locked(s, 0);
-    nd_mutex_unlock(&s->lock);
+    bool gone = nd_stream_flush_locked(s, 0);
+    nd_stream_unlock(s, gone);
     nd_free(placements);
-    if (over) {
-        nd_stream_finish(s);
-        return;
-    }
     nd_stream_read_next(s);
 }
 
-static const struct nd_stream_ops ops = {.abandon = NULL};
+static void release(struct nd_stream *stream)
+{
+    nd_free(stream);
+}
+
+static const struct nd_stream_ops ops = {.release = release};
 
 static void on_open(struct nd_rpc_call *call)
 {
@@ -80,9 +81,7 @@ static void on_cancel(struct nd_rpc_call *call)
 
 static void on_done(struct nd_rpc_call *call)
 {
-    struct nd_stream *s = nd_rpc_call_user(call);
-    nd_stream_close(s);
-    nd_free(s);
+    nd_stream_close(nd_rpc_call_user(call));
 }
 
 const struct nd_rpc_method nd_rpc_bench_produce = {

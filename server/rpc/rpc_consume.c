@@ -167,16 +167,17 @@ static void on_cancel(struct nd_rpc_call *call)
     if (waiting) {
         nd_broker_poll_cancel(c->handlers->options.broker, &c->poll);
     }
-    uint32_t count = c->sent_count;
-    c->sent_count = 0;
     nd_mutex_unlock(&c->lock);
-    nd_handlers_nack(c->handlers, c->topic, c->sent, count);
 }
 
 static void on_done(struct nd_rpc_call *call)
 {
     struct consume_call *c = nd_rpc_call_user(call);
     if (c != NULL) {
+        if (c->sent_count > 0 && nd_rpc_call_was_cancelled(call)) {
+            /* The client went while the answer was on its way. */
+            nd_handlers_nack(c->handlers, c->topic, c->sent, c->sent_count);
+        }
         nd_mutex_release(&c->lock);
         nd_topic_unref(c->topic);
         nd_free(c->sent);

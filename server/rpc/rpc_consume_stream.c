@@ -58,11 +58,8 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
     nd_handlers_nack(s->base.handlers, p->topic, deliveries + fit, count - fit);
     free_poll(p);
     nd_mutex_lock(&s->base.lock);
-    bool over = nd_stream_flush_locked(&s->base, 1);
-    nd_mutex_unlock(&s->base.lock);
-    if (over) {
-        nd_stream_finish(&s->base);
-    }
+    bool gone = nd_stream_flush_locked(&s->base, 1);
+    nd_stream_unlock(&s->base, gone);
 }
 
 static void answer_error(struct consume_stream *s, uint64_t id, enum nd_err err, const char *text)
@@ -71,11 +68,8 @@ static void answer_error(struct consume_stream *s, uint64_t id, enum nd_err err,
     uint8_t *at =
         nd_stream_answer_locked(&s->base, nd_wire_put_poll_result(NULL, id, err, text, NULL, 0));
     nd_wire_put_poll_result(at, id, err, text, NULL, 0);
-    bool over = nd_stream_flush_locked(&s->base, 0);
-    nd_mutex_unlock(&s->base.lock);
-    if (over) {
-        nd_stream_finish(&s->base);
-    }
+    bool gone = nd_stream_flush_locked(&s->base, 0);
+    nd_stream_unlock(&s->base, gone);
 }
 
 /* Among the open polls, unless its id is there already or the stream is ending. */
@@ -193,7 +187,14 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     nd_stream_read_next(&s->base);
 }
 
-static const struct nd_stream_ops ops = {.abandon = abandon};
+static void release(struct nd_stream *stream)
+{
+    struct consume_stream *s = ND_CONTAINER_OF(stream, struct consume_stream, base);
+    nd_map_free(s->polls);
+    nd_free(s);
+}
+
+static const struct nd_stream_ops ops = {.abandon = abandon, .release = release};
 
 static void on_open(struct nd_rpc_call *call)
 {
@@ -226,8 +227,6 @@ static void on_done(struct nd_rpc_call *call)
 {
     struct consume_stream *s = nd_rpc_call_user(call);
     nd_stream_close(&s->base);
-    nd_map_free(s->polls);
-    nd_free(s);
 }
 
 const struct nd_rpc_method nd_rpc_consume_stream = {

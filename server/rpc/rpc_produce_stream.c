@@ -104,11 +104,8 @@ static void complete(struct group *group, enum nd_err err, const char *text)
         put_results(group->answer, group, err, text);
         group->answered = true;
     }
-    bool over = nd_stream_flush_locked(&s->base, completed);
-    nd_mutex_unlock(&s->base.lock);
-    if (over) {
-        nd_stream_finish(&s->base);
-    }
+    bool gone = nd_stream_flush_locked(&s->base, completed);
+    nd_stream_unlock(&s->base, gone);
 }
 
 /* @thread shard */
@@ -326,7 +323,12 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     nd_stream_read_next(&s->base);
 }
 
-static const struct nd_stream_ops ops = {.abandon = NULL};
+static void release(struct nd_stream *stream)
+{
+    nd_free(ND_CONTAINER_OF(stream, struct produce_stream, base));
+}
+
+static const struct nd_stream_ops ops = {.release = release};
 
 static void on_open(struct nd_rpc_call *call)
 {
@@ -358,7 +360,6 @@ static void on_done(struct nd_rpc_call *call)
 {
     struct produce_stream *s = nd_rpc_call_user(call);
     nd_stream_close(&s->base);
-    nd_free(s);
 }
 
 const struct nd_rpc_method nd_rpc_produce_stream = {

@@ -43,8 +43,8 @@ static bool deliver(struct nd_subscriber *subscriber, const struct nd_delivery *
             nd_stream_answer_locked(&s->base, nd_wire_put_message(NULL, 1, &deliveries[i]));
         nd_wire_put_message(at, 1, &deliveries[i]);
     }
-    bool over = nd_stream_flush_locked(&s->base, 0);
-    ND_ASSERT(!over); /* the subscriber itself is an operation */
+    bool gone = nd_stream_flush_locked(&s->base, 0);
+    ND_ASSERT(!gone); /* the subscriber itself is an operation */
     /* Paused only when something is on its way, so that on_drained comes and resumes. */
     s->paused = s->base.sending && nd_stream_unsent_locked(&s->base) > ND_STREAM_QUEUED_MAX;
     bool go_on = !s->paused;
@@ -62,11 +62,8 @@ static void closed(struct nd_subscriber *subscriber)
 {
     struct subscription *s = subscriber->data;
     nd_mutex_lock(&s->base.lock);
-    bool over = nd_stream_flush_locked(&s->base, 1);
-    nd_mutex_unlock(&s->base.lock);
-    if (over) {
-        nd_stream_finish(&s->base);
-    }
+    bool gone = nd_stream_flush_locked(&s->base, 1);
+    nd_stream_unlock(&s->base, gone);
 }
 
 /* --- settles --- */
@@ -101,11 +98,8 @@ static void settled(struct nd_settle *settle)
     nd_budget_give(&s->base.handlers->settles, batch->charged);
     nd_mutex_lock(&s->base.lock);
     batch->done = true;
-    bool over = nd_stream_flush_locked(&s->base, drain_locked(s));
-    nd_mutex_unlock(&s->base.lock);
-    if (over) {
-        nd_stream_finish(&s->base);
-    }
+    bool gone = nd_stream_flush_locked(&s->base, drain_locked(s));
+    nd_stream_unlock(&s->base, gone);
 }
 
 static enum nd_err submit(struct subscription *s, struct settle_batch *batch)
@@ -256,7 +250,14 @@ static void abandon(struct nd_stream *stream)
     }
 }
 
-static const struct nd_stream_ops ops = {.abandon = abandon};
+static void release(struct nd_stream *stream)
+{
+    struct subscription *s = ND_CONTAINER_OF(stream, struct subscription, base);
+    nd_topic_unref(s->topic);
+    nd_free(s);
+}
+
+static const struct nd_stream_ops ops = {.abandon = abandon, .release = release};
 
 static void on_open(struct nd_rpc_call *call)
 {
@@ -303,8 +304,6 @@ static void on_done(struct nd_rpc_call *call)
 {
     struct subscription *s = nd_rpc_call_user(call);
     nd_stream_close(&s->base);
-    nd_topic_unref(s->topic);
-    nd_free(s);
 }
 
 const struct nd_rpc_method nd_rpc_subscribe = {

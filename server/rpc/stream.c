@@ -23,6 +23,7 @@ void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
                     const struct nd_stream_ops *ops, struct nd_budget *budget)
 {
     stream->handlers = nd_handlers_of(call);
+    nd_rpc_call_ref(call);
     stream->call = call;
     stream->ops = ops;
     stream->budget = budget;
@@ -50,18 +51,26 @@ static void free_chunks(struct nd_stream *stream)
     stream->pending = 0;
 }
 
+void nd_stream_release(struct nd_stream *stream)
+{
+    ND_ASSERT(stream->closed && stream->operations == 0);
+    free_chunks(stream);
+    nd_mutex_release(&stream->lock);
+    nd_rpc_call_unref(stream->call);
+    stream->ops->release(stream);
+}
+
 void nd_stream_close(struct nd_stream *stream)
 {
+    nd_stream_end(stream, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
     nd_budget_forget(stream->budget, &stream->waiter);
     nd_mutex_lock(&stream->handlers->lock);
     nd_list_remove(&stream->link);
     nd_mutex_unlock(&stream->handlers->lock);
-    /* Whoever finished the stream has given its lock back by now, or is about to: */
     nd_mutex_lock(&stream->lock);
-    ND_ASSERT(stream->operations == 0);
-    free_chunks(stream);
-    nd_mutex_unlock(&stream->lock);
-    nd_mutex_release(&stream->lock);
+    stream->closed = true;
+    bool gone = stream->operations == 0;
+    nd_stream_unlock(stream, gone);
 }
 
 bool nd_stream_begin_locked(struct nd_stream *stream)
@@ -111,18 +120,16 @@ bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed)
 {
     ND_ASSERT(stream->operations >= completed);
     stream->operations -= completed;
-    bool over = stream->ending && stream->operations == 0 && !stream->finished;
+    bool over = stream->ending && stream->operations == 0;
     if (over || !stream->sending) {
         send_locked(stream);
     }
-    stream->finished = stream->finished || over;
-    return over;
-}
-
-void nd_stream_finish(struct nd_stream *stream)
-{
-    /* end_* do not change any more; the stream is gone as soon as the call is finished. */
-    nd_rpc_call_finish(stream->call, stream->end_status, stream->end_text);
+    if (over && !stream->finished) {
+        /* Under the lock: on_done may come at once, and it waits for the lock before it frees. */
+        stream->finished = true;
+        nd_rpc_call_finish(stream->call, stream->end_status, stream->end_text);
+    }
+    return over && stream->closed && completed > 0;
 }
 
 void nd_stream_read_next(struct nd_stream *stream)
@@ -162,19 +169,16 @@ void nd_stream_end(struct nd_stream *stream, bool abandon, int status, const cha
         stream->end_status = status;
         snprintf(stream->end_text, sizeof stream->end_text, "%s", text == NULL ? "" : text);
     }
-    abandon = abandon && !stream->abandoned && !stream->finished && stream->ops->abandon != NULL;
+    abandon = abandon && !stream->abandoned && stream->ops->abandon != NULL;
     stream->abandoned = stream->abandoned || abandon;
     stream->operations += abandon; /* it stays while `abandon` runs */
-    bool over = !abandon && nd_stream_flush_locked(stream, 0);
-    nd_mutex_unlock(&stream->lock);
+    bool gone = nd_stream_flush_locked(stream, 0);
+    nd_stream_unlock(stream, gone);
     if (abandon) {
         stream->ops->abandon(stream);
         nd_mutex_lock(&stream->lock);
-        over = nd_stream_flush_locked(stream, 1);
-        nd_mutex_unlock(&stream->lock);
-    }
-    if (over) {
-        nd_stream_finish(stream);
+        gone = nd_stream_flush_locked(stream, 1);
+        nd_stream_unlock(stream, gone);
     }
 }
 

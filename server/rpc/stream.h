@@ -17,6 +17,9 @@ struct nd_stream_ops {
     /* The stream ends before its time (cancel, error, stop): take back what waits. Without the
      * lock. May run on any thread, once. NULL: nothing. */
     void (*abandon)(struct nd_stream *stream);
+    /* Free what is around the stream and the memory that it lies in; the stream itself is released.
+     */
+    void (*release)(struct nd_stream *stream);
 };
 
 struct nd_stream_chunk;
@@ -24,7 +27,7 @@ struct nd_stream_chunk;
 struct nd_stream {
     struct nd_list link; /* guarded by handlers->lock */
     struct nd_handlers *handlers;
-    struct nd_rpc_call *call;
+    struct nd_rpc_call *call; /* counted */
     const struct nd_stream_ops *ops;
     struct nd_budget *budget;
     struct nd_budget_waiter waiter;
@@ -36,7 +39,7 @@ struct nd_stream {
     uint32_t operations;                  /* begun and not completed */
     bool sending;                         /* on_drained will come */
     bool read_owed;                       /* reading stopped because of unsent answers */
-    bool ending, abandoned, finished;
+    bool ending, abandoned, finished, closed;
     int end_status;
     char end_text[256];
 };
@@ -46,17 +49,26 @@ enum { ND_STREAM_QUEUED_MAX = 256 << 10 }; /* unsent answers beyond it stop read
 /* on_open: registers it; the first message is read by the stack. */
 void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
                     const struct nd_stream_ops *ops, struct nd_budget *budget);
-/* on_done: everything is over. */
+/* on_done. The stream is released now or with its last operation. */
 void nd_stream_close(struct nd_stream *stream);
 
 /* An operation whose completion is owed. False: the stream is ending, begin nothing. */
 ND_CHECKED bool nd_stream_begin_locked(struct nd_stream *stream);
 /* Room for an answer of `size` bytes, to be filled in before the lock is given back. */
 uint8_t *nd_stream_answer_locked(struct nd_stream *stream, size_t size);
-/* `completed` operations are over; sends what gathered. Returns true when the stream is to be
- * finished: then call nd_stream_finish() after unlocking, and nothing else. */
+/* `completed` operations are over; sends what gathered, and finishes an ending stream after its
+ * last one. True: its call is gone already; call nd_stream_release() after unlocking, and nothing
+ * else. */
 ND_CHECKED bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed);
-void nd_stream_finish(struct nd_stream *stream);
+void nd_stream_release(struct nd_stream *stream);
+/* Unlock, and release if `gone`. */
+static inline void nd_stream_unlock(struct nd_stream *stream, bool gone)
+{
+    nd_mutex_unlock(&stream->lock);
+    if (gone) {
+        nd_stream_release(stream);
+    }
+}
 /* Unsent bytes. */
 static inline size_t nd_stream_unsent_locked(const struct nd_stream *stream)
 {
