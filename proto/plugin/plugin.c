@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "google/protobuf/compiler/plugin.pb-c.h"
-#include "write.h"
+#include "proto/plugin/write.h"
 
 typedef Google__Protobuf__Compiler__CodeGeneratorRequest generator_request;
 typedef Google__Protobuf__Compiler__CodeGeneratorResponse generator_response;

@@ -1,4 +1,4 @@
-#include "write.h"
+#include "proto/plugin/write.h"
 
 #include <ctype.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 """tidy/format: every C file is laid out as .clang-format says. --fix lays them out."""
 
-import os
+import re
 import subprocess
 import tree
 
@@ -10,19 +10,16 @@ def main():
     parser.add_argument("--fix", action="store_true")
     options = parser.parse_args()
     paths = tree.files(options.root, (".c", ".h"))
-    problems = []
-    for path in paths:
-        full = os.path.join(options.root, path)
-        if options.fix:
-            subprocess.run(["clang-format-14", "-i", full], check=True)
-            continue
-        with open(full, "rb") as file:
-            before = file.read()
-        after = subprocess.run(["clang-format-14", full], check=True, capture_output=True).stdout
-        if before != after:
-            pairs = zip(before.split(b"\n") + [b""], after.split(b"\n") + [b""])
-            line = next((n for n, (a, b) in enumerate(pairs, 1) if a != b), 1)
-            problems.append(f"{path}:{line}: not laid out as .clang-format says (make format)")
+    action = ["-i"] if options.fix else ["--dry-run", "-Werror"]
+    problems = {}
+    if paths:
+        command = ["clang-format-14", *action, *paths]
+        result = subprocess.run(command, cwd=options.root, capture_output=True, text=True, check=False)
+        for path, line in re.findall(r"^(\S+?):(\d+):\d+: error: ", result.stderr, re.MULTILINE):
+            problems.setdefault(path, f"{path}:{line}: not laid out as .clang-format says (make format)")
+        if result.returncode != 0 and not problems:
+            problems["clang-format-14"] = f"clang-format-14: {result.stderr}"
+    problems = list(problems.values())
     tree.finish(problems, len(paths))
 
 

@@ -38,7 +38,7 @@ HOMES = {
     "raft/*": ["cluster/raft_*"],
     "uv.h": ["cluster/raft_*"],
     "zstd*.h": ["storage/compress.c"],
-    "jansson.h": ["server/config*", "clients/cli/*", "gateway/*"],
+    "jansson.h": ["server/config*", "clients/cli/*", "gateway/*", "tests/*"],
     "microhttpd.h": ["gateway/*"],
     "cmocka.h": ["tests/*"],
 }
