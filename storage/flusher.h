@@ -1,6 +1,6 @@
-/* The flusher: takes tails of partitions, writes them into segments, syncs, reads back, and tells WAL and
- * shards (F2-F4, W7). One thread, or nd_flusher_step in the simulator. It never touches a shard's memory:
- * jobs carry counted references. */
+/* The flusher: takes tails of partitions, writes them into segments, syncs, reads back, and tells
+ * WAL and shards (F2-F4, W7). One thread, or nd_flusher_step in the simulator. It never touches a
+ * shard's memory: jobs carry counted references. */
 #ifndef ND_FLUSHER_H
 #define ND_FLUSHER_H
 
@@ -12,22 +12,23 @@ struct nd_flusher;
 
 /* One tail to flush. The sender's memory until `reply` comes back to its inbox. */
 struct nd_flush_job {
-    struct nd_msg msg;   /* the flusher's while submitted */
-    struct nd_msg reply; /* run set by the sender; posted when the round's CHECKPOINT is synced, or failed */
+    struct nd_msg msg; /* the flusher's while submitted */
+    struct nd_msg
+        reply; /* run set by the sender; posted when the round's CHECKPOINT is synced, or failed */
     struct nd_inbox *reply_to;
     struct nd_partition_id id;
-    struct nd_plog *plog;      /* counted; the sender's reference. NULL: open `dir` first */
+    struct nd_plog *plog; /* counted; the sender's reference. NULL: open `dir` first */
     uint64_t open_flushed, open_wal_start; /* for that open, see nd_plog_open */
-    struct nd_tail_run *runs;  /* counted references, released by the sender after the reply */
+    struct nd_tail_run *runs; /* counted references, released by the sender after the reply */
     uint32_t runs_count;
-    enum nd_err result;        /* out: OK, NO_SPACE (postponed: try again), IO, UNKNOWN_OUTCOME (the
-                                  segment is verified, the CHECKPOINT failed), CORRUPT (unflushable) */
-    struct nd_plog *opened;    /* out: when plog was NULL; the sender's reference from then on */
-    uint64_t flushed;          /* out: everything below is in verified segments */
+    enum nd_err result;     /* out: OK, NO_SPACE (postponed: try again), IO, UNKNOWN_OUTCOME (the
+                               segment is verified, the CHECKPOINT failed), CORRUPT (unflushable) */
+    struct nd_plog *opened; /* out: when plog was NULL; the sender's reference from then on */
+    uint64_t flushed;       /* out: everything below is in verified segments */
 };
 
-/* Any other work for the flusher's thread (opening a partition log, removing a directory gently, storing a
- * state, a retention walk): `run(task, flusher)` on its thread, between rounds. */
+/* Any other work for the flusher's thread (opening a partition log, removing a directory gently,
+ * storing a state, a retention walk): `run(task, flusher)` on its thread, between rounds. */
 struct nd_flusher_task {
     struct nd_msg msg;
 };
@@ -43,7 +44,8 @@ struct nd_flusher_options {
     struct nd_metrics *metrics;
 };
 
-ND_CHECKED enum nd_err nd_flusher_new(struct nd_flusher **out, const struct nd_flusher_options *options,
+ND_CHECKED enum nd_err nd_flusher_new(struct nd_flusher **out,
+                                      const struct nd_flusher_options *options,
                                       struct nd_errmsg *msg);
 void nd_flusher_free(struct nd_flusher *flusher); /* stopped, no job under way */
 /* @thread any */
@@ -54,9 +56,9 @@ void nd_flusher_partition_dir(const struct nd_flusher *flusher, const struct nd_
                               char *out, size_t out_size);
 const struct nd_plog_options *nd_flusher_plog_options(const struct nd_flusher *flusher);
 
-/* One step: a whole round for the jobs that are there up to staging its CHECKPOINT, or what comes after it
- * was synced; also, at most once a second of env time: space check, CHECKPOINT when nd_wal_trimmable.
- * False: nothing to do. */
+/* One step: a whole round for the jobs that are there up to staging its CHECKPOINT, or what comes
+ * after it was synced; also, at most once a second of env time: space check, CHECKPOINT when
+ * nd_wal_trimmable. False: nothing to do. */
 bool nd_flusher_step(struct nd_flusher *flusher);
 ND_CHECKED bool nd_flusher_thread_start(struct nd_flusher *flusher);
 void nd_flusher_thread_stop(struct nd_flusher *flusher); /* after the jobs that were submitted */
@@ -65,7 +67,7 @@ void nd_flusher_thread_stop(struct nd_flusher *flusher); /* after the jobs that 
  * flusher steps (F7). `done` may be NULL. */
 struct nd_remove_job {
     struct nd_msg msg;
-    struct nd_msg reply; /* posted after the durable rename */
+    struct nd_msg reply;       /* posted after the durable rename */
     struct nd_inbox *reply_to; /* NULL: the flusher frees the job */
     char path[1024];
     enum nd_err result;

@@ -1,5 +1,5 @@
-/* The log of one partition on the device: segments of frames of records (F3, F4, F6). Written by the
- * flusher behind the WAL, read by workers when memory no longer has a record.
+/* The log of one partition on the device: segments of frames of records (F3, F4, F6). Written by
+ * the flusher behind the WAL, read by workers when memory no longer has a record.
  *
  *   <data>/topics/<topic>/<incarnation, 16 hex>/p00003/
  *       00000000000000000000.log     segments, named by their base offset, 64 MiB each
@@ -7,38 +7,47 @@
  *       state                        written at eviction and move only
  *
  * A plog is counted: shard, flusher and readers each hold a reference; unlink waits for nobody.
- * Threads: nd_plog_write…commit from the flusher only; reads and the getters from any thread; the list of
- * segments is guarded by a lock held only to look at it. */
+ * Threads: nd_plog_write...verify from the flusher only; reads and the getters from any thread; the
+ * list of segments is guarded by a lock held only to look at it. */
 #ifndef ND_PLOG_H
 #define ND_PLOG_H
 
 #include "storage/base/env.h"
 #include "storage/base/log.h"
 #include "storage/base/metrics.h"
+
+#include "storage/compress.h"
 #include "storage/tail.h"
 
 struct nd_plog;
-
-enum nd_codec { ND_CODEC_NONE = 0, ND_CODEC_ZSTD = 1 };
-enum nd_level { ND_LEVEL_FASTEST, ND_LEVEL_DEFAULT, ND_LEVEL_BETTER, ND_LEVEL_BEST };
+struct nd_remover;
+struct nd_plog_scratch;
 
 struct nd_plog_options {
     const struct nd_env *env;
     uint8_t store_id[16];
-    uint64_t segment_bytes;     /* 64 MiB; a frame that would pass it starts a new one */
-    uint32_t frame_bytes;       /* 256 KiB of records a frame, and at least one record */
+    uint64_t segment_bytes;      /* 64 MiB; a frame that would pass it starts a new one */
+    uint32_t frame_bytes;        /* 256 KiB of records a frame, and at least one record */
     uint32_t index_stride_bytes; /* 32 KiB between anchors */
     enum nd_codec codec;
     enum nd_level level;
     struct nd_log *log;
     struct nd_metrics *metrics;
+    /* Both shared, the flusher's; NULL: files are unlinked at once, buffers live for one call. */
+    struct nd_remover *remover;
+    struct nd_plog_scratch *scratch;
 };
 
+/* The buffers and the compressor of the thread that writes. */
+struct nd_plog_scratch *nd_plog_scratch_new(void);
+void nd_plog_scratch_free(struct nd_plog_scratch *scratch);
+
 /* Open the directory, making it (durably) when missing. `flushed_offset`: everything below it was
- * verified. `wal_start`: lowest offset that the WAL's replay holds in memory (UINT64_MAX: none): bytes
- * beyond flushed_offset are kept if valid and contiguous; they are cut only when the WAL holds those
- * offsets. A damaged frame below flushed_offset is a counted gap, never cut, never skipped silently.
- * Errors: IO, NO_SPACE, CORRUPT (message names file and offset). `options` are copied.
+ * verified. `wal_start`: lowest offset that the WAL's replay holds in memory (UINT64_MAX: none):
+ * bytes beyond flushed_offset are kept if valid and contiguous; they are cut only when the WAL
+ * holds those offsets. A damaged frame below flushed_offset is a counted gap, never cut, never
+ * skipped silently. Errors: IO, NO_SPACE, CORRUPT (message names file and offset). `options` are
+ * copied.
  * @thread worker or flusher (does I/O) */
 ND_CHECKED enum nd_err nd_plog_open(struct nd_plog **out, const struct nd_plog_options *options,
                                     const char *dir, uint64_t flushed_offset, uint64_t wal_start,
@@ -50,25 +59,29 @@ struct nd_plog_stats {
     uint32_t segments;
     uint64_t start_offset, end_offset; /* [start, end) is stored and verified */
     uint64_t size_bytes;
-    int64_t oldest_ms;   /* commit time of the first record; 0: none */
+    int64_t oldest_ms;    /* commit time of the first record; 0: none */
     uint64_t gap_records; /* offsets lost to damage */
-    bool unflushable;    /* F3: three failures that are not disk full */
+    bool unflushable;     /* F3: three failures that are not disk full */
 };
 void nd_plog_stats(const struct nd_plog *plog, struct nd_plog_stats *out);
 
 /* --- writing, one round (F2, F3): write, sync, verify, commit. @thread flusher --- */
-/* Append the runs (contiguous upwards from end_offset; a gap in front is recorded) as frames; nothing is
- * readable yet. NO_SPACE: nothing was written that counts; try again later. IO: the segment is sealed at
- * its last verified frame, the next write goes to a new one. */
+/* Append the runs (ascending; records below end_offset are passed over, so a repeat makes no
+ * copies; a gap in front of a run is recorded) as frames. Nothing of it is readable yet, except
+ * what a roll on the way synced and verified: end_offset says so. NO_SPACE: nothing pending counts;
+ * try again later. IO: the segment is sealed at its last verified frame, the next write goes to a
+ * new one. CORRUPT: unflushable, and the next try is not due. */
 ND_CHECKED enum nd_err nd_plog_write(struct nd_plog *plog, const struct nd_tail_run *runs,
                                      uint32_t count, struct nd_errmsg *msg);
 /* The descriptor that wrote, for the round's sync; -1: nothing is pending. */
 int nd_plog_pending_file(const struct nd_plog *plog);
-/* Tell the plog how its sync went. */
-void nd_plog_synced(struct nd_plog *plog, enum nd_err result);
-/* Read every pending frame back from the device and check it; then it counts and is readable. On failure
- * as IO above. *end_out is the new end offset. */
-ND_CHECKED enum nd_err nd_plog_verify(struct nd_plog *plog, uint64_t *end_out, struct nd_errmsg *msg);
+/* Tell the plog how its sync went; `names_too`: by a sync of the whole file system, so that the
+ * directory needs none of its own. */
+void nd_plog_synced(struct nd_plog *plog, enum nd_err result, bool names_too);
+/* Read every pending frame back from the device and check it; then it counts and is readable. On
+ * failure as IO above. *end_out is the new end offset. */
+ND_CHECKED enum nd_err nd_plog_verify(struct nd_plog *plog, uint64_t *end_out,
+                                      struct nd_errmsg *msg);
 
 /* --- reading --- */
 /* A decoded frame. `block` is counted: the caller's reference. */
@@ -78,11 +91,12 @@ struct nd_frame_data {
     uint64_t base_offset;
     uint32_t count;
 };
-/* The frame that holds `offset`. NOT_FOUND: below the start, at or above the end, or in a gap
- * (*next_out: lowest stored offset above, UINT64_MAX none). CORRUPT: the frame is damaged. IO: the
- * device; try again. @thread worker */
-ND_CHECKED enum nd_err nd_plog_read(struct nd_plog *plog, uint64_t offset, struct nd_frame_data *out,
-                                    uint64_t *next_out, struct nd_errmsg *msg);
+/* The frame that holds `offset`. NOT_FOUND: below the start, at or above the end, or in a gap.
+ * CORRUPT: the frame is damaged. In both cases *next_out is the lowest stored offset above,
+ * UINT64_MAX when there is none. IO: the device; try again. @thread worker */
+ND_CHECKED enum nd_err nd_plog_read(struct nd_plog *plog, uint64_t offset,
+                                    struct nd_frame_data *out, uint64_t *next_out,
+                                    struct nd_errmsg *msg);
 
 /* Drop whole sealed segments that end at or below `offset`, or whose newest record is older than
  * `older_than_ms`; returns the new start. Files are removed gently (F7). @thread flusher */

@@ -7,9 +7,11 @@
  *    8 u32 headers_size  bytes of the header area
  *   12 u32 reserved      0
  *   16 i64 time_ms       commit time, Unix milliseconds; never decreases along a partition
- *   24 key | headers, each u8 name_size, u16 value_size, name, value | payload, the rest, 1 byte..1 MiB
+ *   24 key | headers, each u8 name_size, u16 value_size, name, value | payload, the rest, 1 byte..1
+ * MiB
  *
- * A run is records one after the other, nothing between. To change the format see storage/README.md. */
+ * A run is records one after the other, nothing between. To change the format see
+ * storage/README.md. */
 #ifndef ND_RECORD_H
 #define ND_RECORD_H
 
@@ -53,8 +55,10 @@ size_t nd_record_put(uint8_t *out, struct nd_slice key, const struct nd_record_h
                      uint32_t header_count, struct nd_slice payload);
 size_t nd_record_headers_size(const struct nd_record_header *headers, uint32_t header_count);
 
-/* Decode the record that begins `in`; CORRUPT when it is not one. *size_out is where the next begins. */
-ND_CHECKED enum nd_err nd_record_get(struct nd_slice in, struct nd_record_view *out, size_t *size_out);
+/* Decode the record that begins `in`; CORRUPT when it is not one. *size_out is where the next
+ * begins. */
+ND_CHECKED enum nd_err nd_record_get(struct nd_slice in, struct nd_record_view *out,
+                                     size_t *size_out);
 /* The next header of an encoded area; *at starts at 0; false at the end. The area is valid (it was
  * decoded by nd_record_get). */
 bool nd_record_header_next(struct nd_slice headers, size_t *at, struct nd_record_header *out);

@@ -3,10 +3,11 @@
 #define ND_STATE_H
 
 #include "storage/base/env.h"
+
 #include "storage/positions.h"
 
-/* NOT_FOUND: there is none. CORRUPT: neither copy is whole, or it belongs to another store or partition.
- * `out` is inited by the caller. */
+/* NOT_FOUND: there is none. CORRUPT: neither copy is whole, or it belongs to another store or
+ * partition. `out` is inited by the caller. */
 ND_CHECKED enum nd_err nd_state_load(const struct nd_env *env, const char *partition_dir,
                                      const uint8_t store_id[16], struct nd_positions *out,
                                      struct nd_errmsg *msg);
@@ -16,7 +17,7 @@ struct nd_state_item {
     enum nd_err result; /* out */
 };
 /* Many at once: all temporaries, one sync, renames, directory syncs. */
-void nd_state_store(const struct nd_env *env, const uint8_t store_id[16], struct nd_state_item *items,
-                    size_t count, struct nd_errmsg *msg);
+void nd_state_store(const struct nd_env *env, const uint8_t store_id[16],
+                    struct nd_state_item *items, size_t count, struct nd_errmsg *msg);
 
 #endif

@@ -1,0 +1,156 @@
+#include <inttypes.h>
+
+#include "storage/base/alloc.h"
+
+#include "storage/plog_private.h"
+#include "storage/remove.h"
+
+struct nd_plog *nd_plog_ref(struct nd_plog *plog)
+{
+    /* Relaxed: the caller holds a reference. */
+    (void)atomic_fetch_add_explicit(&plog->refs, 1, memory_order_relaxed);
+    return plog;
+}
+
+void nd_plog_unref(struct nd_plog *plog)
+{
+    /* Acquire and release: the last one sees what all others did. */
+    if (plog == NULL || atomic_fetch_sub_explicit(&plog->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    plog_writer_release(plog);
+    for (uint32_t i = 0; i < plog->segments_count; i++) {
+        nd_segment_unref(plog->segments[i]);
+    }
+    if (plog->unflushable) {
+        nd_series_sub(plog->unflushable_gauge, 1);
+    }
+    nd_mutex_release(&plog->lock);
+    nd_free(plog->segments);
+    nd_free(plog->dir);
+    nd_free(plog);
+}
+
+void plog_push_locked(struct nd_plog *plog, struct nd_segment *segment)
+{
+    if (plog->segments_count == plog->segments_capacity) {
+        plog->segments_capacity = plog->segments_capacity == 0 ? 4 : plog->segments_capacity * 2;
+        plog->segments =
+            nd_xrealloc(plog->segments, plog->segments_capacity * sizeof *plog->segments);
+    }
+    plog->segments[plog->segments_count++] = segment;
+}
+
+uint32_t plog_find_locked(const struct nd_plog *plog, uint64_t offset)
+{
+    uint32_t low = 0, high = plog->segments_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plog->segments[middle]->summary.base_offset <= offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low == 0 ? UINT32_MAX : low - 1;
+}
+
+static uint64_t start_locked(const struct nd_plog *plog)
+{
+    return plog->segments_count > 0 ? plog->segments[0]->summary.base_offset : plog->end_offset;
+}
+
+static void stats_locked(const struct nd_plog *plog, struct nd_plog_stats *out)
+{
+    uint64_t records = 0;
+
+    *out = (struct nd_plog_stats){
+        .segments = plog->segments_count,
+        .start_offset = start_locked(plog),
+        .end_offset = plog->end_offset,
+        .unflushable = plog->unflushable,
+    };
+    for (uint32_t i = 0; i < plog->segments_count; i++) {
+        const struct nd_segment_summary *s = &plog->segments[i]->summary;
+        records += s->records;
+        out->size_bytes += s->size;
+        if (out->oldest_ms == 0 && s->records > 0) {
+            out->oldest_ms = s->first_ms;
+        }
+    }
+    out->gap_records = out->end_offset - out->start_offset - records;
+}
+
+void nd_plog_stats(const struct nd_plog *plog, struct nd_plog_stats *out)
+{
+    /* The lock alone changes; callers see a log that they only look at. */
+    struct nd_mutex *lock = (struct nd_mutex *)(uintptr_t)&plog->lock;
+
+    nd_mutex_lock(lock);
+    stats_locked(plog, out);
+    nd_mutex_unlock(lock);
+}
+
+void plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const char *suffix)
+{
+    const struct nd_env *env = plog->options.env;
+    struct nd_errmsg msg = {{0}};
+    char *path = nd_segment_path(plog->dir, base_offset, suffix);
+    char *gone = nd_xasprintf("%s" ND_SEGMENT_GONE, path);
+    enum nd_err err;
+
+    if (plog->options.remover == NULL) {
+        err = env->unlink(env->impl, path, &msg);
+    } else {
+        err = env->rename(env->impl, path, gone, &msg);
+        if (err == ND_OK) {
+            nd_remover_add(plog->options.remover, gone);
+        }
+    }
+    if (err != ND_OK && err != ND_ERR_NOT_FOUND) {
+        nd_log(plog->options.log, ND_LOG_WARN, "storage", "cannot remove a segment file",
+               "file=\"%s\" err=\"%s\"", path, msg.text);
+    }
+    nd_free(gone);
+    nd_free(path);
+}
+
+/* May the first segment of the list go? Never the one that is appended to. */
+static bool trimmable_locked(const struct nd_plog *plog, uint64_t offset, int64_t older_than_ms)
+{
+    if (plog->segments_count == 0 || plog->segments[0] == plog->writer.segment) {
+        return false;
+    }
+    const struct nd_segment_summary *s = &plog->segments[0]->summary;
+    return s->end_offset <= offset || s->last_ms < older_than_ms;
+}
+
+enum nd_err nd_plog_trim(struct nd_plog *plog, uint64_t offset, int64_t older_than_ms,
+                         uint64_t *start_out, struct nd_errmsg *msg)
+{
+    (void)msg;
+    for (;;) {
+        struct nd_segment *segment = NULL;
+        nd_mutex_lock(&plog->lock);
+        if (trimmable_locked(plog, offset, older_than_ms)) {
+            segment = plog->segments[0];
+            plog->segments_count -= 1;
+            memmove(plog->segments, plog->segments + 1,
+                    plog->segments_count * sizeof *plog->segments);
+        }
+        *start_out = start_locked(plog);
+        nd_mutex_unlock(&plog->lock);
+        if (segment == NULL) {
+            return ND_OK;
+        }
+        /* Readers that look it up from here on do not find it; one that reads it right now looks
+         * again when it meets the end of the file. */
+        nd_log(plog->options.log, ND_LOG_INFO, "storage", "segment removed",
+               "dir=\"%s\" base=%" PRIu64 " end=%" PRIu64, plog->dir, segment->summary.base_offset,
+               segment->summary.end_offset);
+        plog_discard_file(plog, segment->summary.base_offset, ND_SEGMENT_LOG);
+        plog_discard_file(plog, segment->summary.base_offset, ND_SEGMENT_INDEX);
+        nd_segment_unref(segment);
+    }
+}
