@@ -40,6 +40,10 @@ struct nd_metastore_options {
     struct nd_metrics *metrics;
     nd_topic_changed_fn *topic_changed;
     void *topic_changed_arg;
+    /* The process must end: a failed append, an entry that cannot be applied (behaviour 14.14). On
+     * the raft thread, after it was logged. NULL: a line on standard error and _exit(70). */
+    void (*fatal)(void *arg, const char *text);
+    void *fatal_arg;
 };
 
 /* Loads `view`, opens Raft (a new data directory is bootstrapped with this one member), starts its
