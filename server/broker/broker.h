@@ -13,6 +13,7 @@
 
 #include "cluster/metastore.h"
 #include "server/broker/admission.h"
+#include "storage/base/heap.h"
 #include "storage/flusher.h"
 #include "storage/recovery.h"
 
@@ -74,6 +75,12 @@ struct nd_produce {
     void (*done)(struct nd_produce *produce, enum nd_err err);
     void *data;               /* the caller's */
     struct nd_wal_unit unit;  /* the broker's */
+    struct nd_produce_state { /* the broker's */
+        struct nd_shard *shard;
+        struct nd_topic_state *topic_state;
+        struct nd_list accepts; /* its ACCEPTs, until their unit came back */
+        size_t bytes;           /* of the tail budget */
+    } state;
 };
 /* @thread any. Errors in done: NO_SPACE, OVERLOADED, UNAVAILABLE (not taken), UNKNOWN_OUTCOME,
  * TOPIC_NOT_FOUND (deleted meanwhile). */
@@ -115,12 +122,12 @@ struct nd_poll {
     struct nd_poll_state { /* the broker's */
         struct nd_waiter waiter;
         struct nd_heap_node deadline;
+        struct nd_list overdue; /* its time is over, but a read that it may get is under way */
         struct nd_msg cancel;
         struct nd_shard *shard;
         struct nd_topic_state *topic_state;
         struct nd_partition *partition; /* pinned to it, or NULL */
         uint64_t arrived_ns;
-        bool overdue; /* its time is over, but a read that it may get is under way */
         _Atomic bool claimed; /* by the answer or by the cancel, whichever came first */
     } state;
 };

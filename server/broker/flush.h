@@ -1,0 +1,18 @@
+/* When tails go to the flusher (F2): at 1 MiB, largest first above half the budget, at 60 s of age,
+ * when the WAL wants its old files back (restate.h), at stop. One flush of a partition at a time.
+ * @thread shard */
+#ifndef ND_FLUSH_H
+#define ND_FLUSH_H
+
+#include "server/broker/partition.h"
+
+/* When its age makes it due; only with something to flush. */
+uint64_t nd_flush_due_ns(const struct nd_partition *partition);
+/* False: nothing to flush, one is under way, or it is too early after a failure. */
+bool nd_flush_start(struct nd_partition *partition);
+/* Records were added: is it big enough? */
+void nd_flush_check_size(struct nd_partition *partition);
+/* Those due by age, and the largest while memory is short. */
+void nd_flush_check(struct nd_shard *shard);
+
+#endif

@@ -1,0 +1,148 @@
+#include "server/broker/meters.h"
+
+#include <stdio.h>
+
+#include "storage/base/alloc.h"
+
+#include "server/broker/partition.h"
+#include "server/broker/topic_state.h"
+
+static const char *const outcome_names[ND_WAIT_COUNT] = {"hit", "timeout", "cancelled", "no_wait"};
+static const double wait_buckets[] = {.001, .01, .1, .5, 1, 5, 10, 30, 60};
+
+enum { LABELS_SIZE = 2 * 255 + 64 };
+
+void nd_meters_init(struct nd_meters *meters, struct nd_metrics *m)
+{
+    meters->topics = nd_metrics_gauge(m, "topics_total", "", "Topics known to this node.");
+    meters->partitions =
+        nd_metrics_gauge(m, "partitions_total", "", "Partitions with state on this node.");
+    meters->open_partition_logs =
+        nd_metrics_gauge(m, "open_partition_logs", "", "Partition logs with open files.");
+    meters->tail_bytes = nd_metrics_gauge(m, "tail_memory_bytes", "",
+                                          "Records in memory that are not in a segment yet.");
+    meters->errors_read = nd_metrics_counter(
+        m, "errors_total", "component=\"broker\",kind=\"read\"", "Errors by component and kind.");
+    meters->accepts_held = nd_metrics_gauge(m, "ingress_dispatch_backlog_records", "",
+                                            "Accepted records that are not committed yet.");
+    meters->accepts_discarded = nd_metrics_counter(
+        m, "ingress_discarded_total", "", "Accepted records of topics that are confirmed gone.");
+}
+
+struct nd_topic_meters *nd_topic_meters_get(struct nd_shard *shard, const char *name)
+{
+    struct nd_metrics *m = shard->broker->options.metrics;
+    struct nd_topic_meters *meters = nd_map_get(shard->meters, nd_slice_str(name));
+
+    if (meters == NULL) {
+        char labels[LABELS_SIZE] = "";
+        meters = nd_xcalloc(1, sizeof *meters);
+        meters->name = nd_xstrdup(name);
+        nd_metrics_label(labels, sizeof labels, "topic", name);
+        meters->empty = nd_metrics_counter(m, "consume_empty_total", labels,
+                                           "Polls that were answered without a message.");
+        meters->extended =
+            nd_metrics_counter(m, "ack_extended_total", labels, "Leases that were extended.");
+        meters->nacked =
+            nd_metrics_counter(m, "nack_total", labels, "Messages given back by their consumer.");
+        nd_map_put(shard->meters, nd_slice_str(name), meters);
+    }
+    meters->refs += 1;
+    return meters;
+}
+
+void nd_topic_meters_put(struct nd_shard *shard, struct nd_topic_meters *meters)
+{
+    meters->refs -= 1;
+    if (meters->refs > 0) {
+        return;
+    }
+    nd_map_remove(shard->meters, nd_slice_str(meters->name));
+    nd_metrics_remove(shard->broker->options.metrics, "topic", meters->name);
+    nd_free(meters->name);
+    nd_free(meters);
+}
+
+void nd_topic_meters_waited(struct nd_shard *shard, struct nd_topic_meters *meters,
+                            enum nd_wait_outcome outcome, uint64_t ns)
+{
+    if (meters->wait[outcome] == NULL) {
+        char labels[LABELS_SIZE] = "";
+        nd_metrics_label(labels, sizeof labels, "topic", meters->name);
+        nd_metrics_label(labels, sizeof labels, "outcome", outcome_names[outcome]);
+        meters->wait[outcome] = nd_metrics_histogram(
+            shard->broker->options.metrics, "consume_wait_seconds", labels,
+            "Time from a poll to its answer.", wait_buckets, ND_ARRAY_SIZE(wait_buckets));
+    }
+    nd_series_observe(meters->wait[outcome], (double)ns / 1e9);
+}
+
+void nd_partition_meters_init(struct nd_partition *partition)
+{
+    struct nd_partition_meters *meters = &partition->meters;
+    struct nd_metrics *m = partition->topic->shard->broker->options.metrics;
+    char labels[LABELS_SIZE] = "", number[16];
+
+    snprintf(number, sizeof number, "%u", partition->id.partition);
+    nd_metrics_label(labels, sizeof labels, "topic", partition->id.topic);
+    nd_metrics_label(labels, sizeof labels, "partition", number);
+    meters->produced =
+        nd_metrics_counter(m, "messages_produced_total", labels, "Messages committed.");
+    meters->produced_bytes = nd_metrics_counter(m, "bytes_produced_total", labels,
+                                                "Stored bytes of messages committed.");
+    meters->consumed =
+        nd_metrics_counter(m, "messages_consumed_total", labels, "Messages delivered.");
+    meters->consumed_bytes =
+        nd_metrics_counter(m, "bytes_consumed_total", labels, "Payload bytes delivered.");
+    meters->corrupt_skipped = nd_metrics_counter(m, "consumer_corrupt_skipped_total", labels,
+                                                 "Unreadable messages skipped: each is lost.");
+    meters->dropped =
+        nd_metrics_gauge(m, "consumer_dropped_messages", labels,
+                         "Messages that retention removed before they were consumed.");
+    meters->lag = nd_metrics_gauge(m, "consumer_lag_messages", labels,
+                                   "High watermark minus the lowest unsettled offset.");
+    meters->in_flight =
+        nd_metrics_gauge(m, "inflight_size", labels, "Messages delivered and not settled.");
+    meters->ahead = nd_metrics_gauge(m, "acked_ahead_size", labels,
+                                     "Messages settled above the lowest unsettled one.");
+    meters->size_bytes =
+        nd_metrics_gauge(m, "partition_size_bytes", labels, "Bytes of the partition's segments.");
+    meters->segments = nd_metrics_gauge(m, "segments", labels, "Segments of the partition.");
+}
+
+static void partition_refresh(struct nd_partition *partition)
+{
+    struct nd_partition_meters *meters = &partition->meters;
+
+    if (partition->state != ND_PARTITION_OPEN) {
+        return;
+    }
+    nd_series_set(meters->lag, (double)(partition->end - partition->leases.frontier));
+    nd_series_set(meters->in_flight, partition->leases.in_flight);
+    nd_series_set(meters->ahead, partition->leases.ahead);
+    if (partition->plog != NULL) {
+        struct nd_plog_stats stats;
+        nd_plog_stats(partition->plog, &stats);
+        nd_series_set(meters->size_bytes, (double)stats.size_bytes);
+        nd_series_set(meters->segments, stats.segments);
+    }
+}
+
+void nd_meters_refresh(struct nd_shard *shard)
+{
+    struct nd_broker *broker = shard->broker;
+    struct nd_list *link;
+
+    while ((link = nd_list_pop(&shard->dirty)) != NULL) {
+        partition_refresh(ND_CONTAINER_OF(link, struct nd_partition, dirty));
+    }
+    /* relaxed: gauges */
+    nd_series_set(broker->meters.topics,
+                  atomic_load_explicit(&broker->topics, memory_order_relaxed));
+    nd_series_set(broker->meters.partitions,
+                  atomic_load_explicit(&broker->partitions, memory_order_relaxed));
+    nd_series_set(broker->meters.open_partition_logs,
+                  atomic_load_explicit(&broker->plogs, memory_order_relaxed));
+    nd_series_set(broker->meters.tail_bytes,
+                  (double)atomic_load_explicit(&broker->tail_bytes, memory_order_relaxed));
+}

@@ -1,0 +1,137 @@
+#include "server/broker/restate.h"
+
+#include "storage/base/alloc.h"
+
+#include "server/broker/flush.h"
+#include "server/broker/topic_state.h"
+
+enum { UNIT_BYTES = 64 << 10, UNIT_PARTITIONS = 256 };
+
+struct nd_restate_unit {
+    struct nd_wal_unit unit;
+    uint32_t count;
+    struct nd_partition *partitions[UNIT_PARTITIONS];
+};
+
+static void restated(struct nd_restate_unit *unit, enum nd_err result)
+{
+    for (uint32_t i = 0; i < unit->count; i++) {
+        struct nd_partition *partition = unit->partitions[i];
+        partition->restating = false;
+        if (result == ND_OK) {
+            /* Entries before it are in it; it and those after it are kept. */
+            partition->position_from = unit->unit.sequence;
+        }
+        nd_partition_update_pin(partition);
+        if (result == ND_OK) {
+            nd_restate_unlift(partition);
+        } else if (partition->lifting) {
+            nd_list_append(&partition->topic->shard->stuck, &partition->stuck);
+        }
+        nd_topic_state_unbusy(partition->topic);
+    }
+    nd_wal_unit_release(&unit->unit);
+    nd_free(unit);
+}
+
+static void restate_back(struct nd_msg *msg, void *owner)
+{
+    struct nd_restate_unit *unit = ND_CONTAINER_OF(msg, struct nd_restate_unit, unit.msg);
+
+    nd_shard_unit_back(owner);
+    restated(unit, unit->unit.result);
+}
+
+bool nd_restate_stage(struct nd_shard *shard)
+{
+    struct nd_restate_unit *unit = shard->restating;
+
+    if (unit == NULL) {
+        return false;
+    }
+    shard->restating = NULL;
+    unit->unit.msg.run = restate_back;
+    enum nd_err err = nd_shard_stage_unit(shard, &unit->unit);
+    if (err != ND_OK) {
+        restated(unit, err);
+    }
+    return err == ND_OK;
+}
+
+bool nd_restate_add(struct nd_partition *partition)
+{
+    struct nd_shard *shard = partition->topic->shard;
+    struct nd_positions positions;
+
+    /* Not during a flush: its CHECKPOINT may be older than the POSITION, which then would say less.
+     */
+    if (partition->flush != NULL || partition->restating || partition->topic->ended) {
+        return false;
+    }
+    struct nd_restate_unit *unit = shard->restating;
+    if (unit == NULL) {
+        unit = shard->restating = nd_xcalloc(1, sizeof *unit);
+        nd_wal_unit_init(&unit->unit, ND_WAL_RESERVED);
+    }
+    nd_positions_init(&positions);
+    nd_partition_positions(partition, &positions);
+    nd_wal_unit_add_position(&unit->unit, &positions);
+    nd_positions_release(&positions);
+    unit->partitions[unit->count++] = partition;
+    partition->restating = true;
+    partition->topic->busy += 1;
+    if (unit->count == UNIT_PARTITIONS || unit->unit.bytes >= UNIT_BYTES) {
+        (void)nd_restate_stage(shard); /* a failure comes back to each of them */
+    }
+    return true;
+}
+
+void nd_restate_unlift(struct nd_partition *partition)
+{
+    struct nd_shard *shard = partition->topic->shard;
+
+    if (!partition->lifting || partition->flush != NULL || partition->restating) {
+        return;
+    }
+    nd_list_remove(&partition->stuck);
+    nd_heap_remove(&shard->lifting, &partition->pin);
+    partition->lifting = false;
+    nd_partition_update_pin(partition);
+}
+
+static void lift_one(struct nd_partition *partition, uint64_t below)
+{
+    struct nd_shard *shard = partition->topic->shard;
+
+    nd_heap_remove(&shard->pins, &partition->pin);
+    partition->lifting = true;
+    nd_partition_update_pin(partition);
+    if (partition->flush != NULL || partition->restating) {
+        return; /* what is under way may be all it needs */
+    }
+    if (nd_tail_oldest_sequence(&partition->tail) < below && nd_flush_start(partition)) {
+        return;
+    }
+    if (partition->position_from < below && nd_restate_add(partition)) {
+        return;
+    }
+    nd_list_append(&shard->stuck, &partition->stuck);
+}
+
+void nd_restate_lift(struct nd_shard *shard)
+{
+    struct nd_heap_node *node;
+    struct nd_list *link;
+
+    while ((link = nd_list_pop(&shard->stuck)) != NULL) {
+        nd_restate_unlift(ND_CONTAINER_OF(link, struct nd_partition, stuck));
+    }
+    if (shard->down_since_ns != 0) {
+        return;
+    }
+    uint64_t below = nd_wal_lift_below(shard->wal);
+    while ((node = nd_heap_first(&shard->pins)) != NULL && node->key < below) {
+        lift_one(ND_CONTAINER_OF(node, struct nd_partition, pin), below);
+    }
+    (void)nd_restate_stage(shard); /* a failure comes back to each of them */
+}
