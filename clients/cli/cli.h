@@ -1,0 +1,98 @@
+/* The commands of `narad` that talk to a node, on top of libnarad.
+ *
+ * To add a command: write cmd_<name>.c with a `struct cli_command`, and add its line to the table
+ * in cli.c. Help, flags, the connection and errors come from here. */
+#ifndef ND_CLI_H
+#define ND_CLI_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "storage/base/compiler.h"
+
+#include "clients/c/include/narad/client.h"
+
+/* Exit codes: what scripts may rely on. */
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,  /* refused, or not done in whole; the text is on standard error */
+    CLI_USAGE = 2,   /* wrong words on the command line */
+    CLI_NOTHING = 3, /* consume: no message within the wait */
+};
+
+/* Is argv[1] one of ours (or `client` followed by one)? */
+bool nd_cli_knows(const char *command);
+/* argv as main got it. */
+int nd_cli_main(int argc, char **argv);
+/* The commands for `narad help`, one a line. */
+void nd_cli_usage(FILE *out);
+
+/* --- for the commands --- */
+enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_U32, CLI_U64, CLI_DURATION, CLI_REPEAT };
+
+struct cli_option {
+    const char *name; /* "--key" */
+    char letter;      /* 's' for -s, or 0 */
+    enum cli_kind kind;
+    void *value;      /* bool, const char *, uint32_t, uint64_t, uint64_t (ms), struct cli_texts */
+    bool *given;      /* may be NULL */
+    const char *what; /* "K" in the help */
+    const char *help;
+};
+
+struct cli_texts {
+    const char *items[64];
+    size_t count;
+};
+
+struct cli {
+    const char *command; /* "topics create" */
+    const char *server;
+    bool json;
+    uint64_t timeout_ms;
+    struct narad_client *client;
+    const char *args[8]; /* positional */
+    size_t args_count;
+};
+
+struct cli_command {
+    const char *name;      /* "topics create" */
+    const char *arguments; /* "NAME" */
+    const char *summary;   /* one line */
+    const char *details;   /* more for --help; may be NULL */
+    size_t args_min, args_max;
+    struct cli_option *options; /* ends with name NULL; may be NULL */
+    int (*run)(struct cli *cli);
+};
+
+/* "narad: <text>" on standard error; returns CLI_FAILED. */
+int cli_fail(const char *format, ...) ND_PRINTF(1, 2);
+int cli_usage_error(const struct cli *cli, const char *format, ...) ND_PRINTF(2, 3);
+/* The same from what the library said: "narad: <doing>: NOT_FOUND: topic not found". */
+int cli_fail_code(const char *doing, int code, const char *text);
+/* Print and free: two-space indent and a line feed, or one line. */
+void cli_print_json(json_t *json, bool compact);
+json_t *cli_topic_json(const Narad__V1__Topic *topic);
+json_t *cli_message_json(const char *topic, const Narad__V1__Message *message);
+/* "[p0 @12] key=k 2026-01-02T03:04:05Z payload"; bytes that are not text as hex. */
+void cli_print_message(const Narad__V1__Message *message);
+/* A whole file ("-": standard input) of at most size_max bytes into nd_malloc'ed memory; false:
+ * told. */
+bool cli_read_file(const char *path, size_t size_max, uint8_t **data, size_t *size);
+
+/* A line on standard error that is rewritten in place, at most ten times a second, when it is a
+ * terminal; silent otherwise. */
+struct cli_progress {
+    uint64_t last_ns;
+    bool shown;
+};
+void cli_progress(struct cli_progress *progress, const char *format, ...) ND_PRINTF(2, 3);
+void cli_progress_end(struct cli_progress *progress);
+
+uint64_t cli_now_ns(void);
+/* Set by the first SIGINT or SIGTERM of a command that calls cli_catch_signals; the second ends it.
+ */
+void cli_catch_signals(void);
+bool cli_interrupted(void);
+
+#endif

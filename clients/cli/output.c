@@ -1,0 +1,217 @@
+/* What commands print: JSON with the members of the REST API, messages as lines, progress. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "storage/base/alloc.h"
+
+#include "clients/cli/cli.h"
+
+void cli_print_json(json_t *json, bool compact)
+{
+    json_dumpf(json, stdout, compact ? JSON_COMPACT : JSON_INDENT(2));
+    putchar('\n');
+    json_decref(json);
+}
+
+json_t *cli_topic_json(const Narad__V1__Topic *topic)
+{
+    json_t *json = json_object();
+
+    json_object_set_new(json, "name", json_string(topic->name));
+    json_object_set_new(json, "id", json_string(topic->id));
+    json_object_set_new(json, "partitions", json_integer(topic->partitions));
+    json_object_set_new(json, "retention_ms", json_integer((json_int_t)topic->retention_ms));
+    json_object_set_new(json, "visibility_timeout_ms",
+                        json_integer((json_int_t)topic->visibility_timeout_ms));
+    json_object_set_new(json, "max_in_flight_per_partition",
+                        json_integer(topic->max_in_flight_per_partition));
+    json_object_set_new(json, "max_acked_ahead_per_partition",
+                        json_integer(topic->max_acked_ahead_per_partition));
+    json_object_set_new(json, "created_at", json_integer(topic->created_at));
+    if (topic->owner[0] != '\0') {
+        json_object_set_new(json, "owner", json_string(topic->owner));
+    }
+    json_object_set_new(json, "role", json_string(topic->role));
+    return json;
+}
+
+static char *base64(ProtobufCBinaryData bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *out = nd_xmalloc((bytes.len + 2) / 3 * 4 + 1);
+    char *at = out;
+
+    for (size_t i = 0; i < bytes.len; i += 3) {
+        size_t left = bytes.len - i;
+        uint32_t v = (uint32_t)bytes.data[i] << 16;
+        v |= left > 1 ? (uint32_t)bytes.data[i + 1] << 8 : 0;
+        v |= left > 2 ? bytes.data[i + 2] : 0;
+        *at++ = digits[v >> 18];
+        *at++ = digits[v >> 12 & 63];
+        *at++ = left > 1 ? digits[v >> 6 & 63] : '=';
+        *at++ = left > 2 ? digits[v & 63] : '=';
+    }
+    *at = '\0';
+    return out;
+}
+
+/* Bytes as a JSON string; with `<name>_encoding` base64 when they are not UTF-8. */
+static void bytes_set(json_t *json, const char *name, const char *encoding_name,
+                      ProtobufCBinaryData bytes)
+{
+    json_t *text = json_stringn((const char *)bytes.data, bytes.len);
+
+    if (text != NULL) {
+        json_object_set_new(json, name, text);
+        return;
+    }
+    char *encoded = base64(bytes);
+    json_object_set_new(json, name, json_string(encoded));
+    json_object_set_new(json, encoding_name, json_string("base64"));
+    nd_free(encoded);
+}
+
+/* A payload that is JSON stands as JSON, text as a string, anything else as base64 (REST API 3.4).
+ */
+static void payload_set(json_t *json, ProtobufCBinaryData payload)
+{
+    json_t *value =
+        json_loadb((const char *)payload.data, payload.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+
+    if (value != NULL) {
+        json_object_set_new(json, "payload", value);
+    } else {
+        bytes_set(json, "payload", "payload_encoding", payload);
+    }
+}
+
+json_t *cli_message_json(const char *topic, const Narad__V1__Message *message)
+{
+    json_t *json = json_object();
+
+    json_object_set_new(json, "topic", json_string(topic));
+    json_object_set_new(json, "partition", json_integer(message->partition));
+    json_object_set_new(json, "offset", json_integer((json_int_t)message->offset));
+    if (message->key.len > 0) {
+        bytes_set(json, "key", "key_encoding", message->key);
+    }
+    payload_set(json, message->payload);
+    json_object_set_new(json, "timestamp", json_integer(message->timestamp_ms / 1000));
+    if (message->receipt_handle[0] != '\0') {
+        json_object_set_new(json, "receipt_handle", json_string(message->receipt_handle));
+        json_object_set_new(json, "delivery_attempt", json_integer(message->delivery_attempt));
+    }
+    if (message->n_headers > 0) {
+        json_t *headers = json_object();
+        for (size_t i = 0; i < message->n_headers; i++) {
+            bytes_set(headers, message->headers[i]->name, message->headers[i]->name,
+                      message->headers[i]->value);
+        }
+        json_object_set_new(json, "headers", headers);
+    }
+    return json;
+}
+
+static bool printable(ProtobufCBinaryData bytes)
+{
+    json_t *text = json_stringn((const char *)bytes.data, bytes.len);
+    bool result = text != NULL;
+
+    json_decref(text);
+    for (size_t i = 0; i < bytes.len && result; i++) {
+        result = bytes.data[i] >= 0x20 || bytes.data[i] == '\t';
+    }
+    return result && memchr(bytes.data, 0x7f, bytes.len) == NULL;
+}
+
+static void print_bytes(ProtobufCBinaryData bytes)
+{
+    if (printable(bytes)) {
+        fwrite(bytes.data, 1, bytes.len, stdout);
+        return;
+    }
+    fputs("hex:", stdout);
+    for (size_t i = 0; i < bytes.len; i++) {
+        printf("%02x", bytes.data[i]);
+    }
+}
+
+void cli_print_message(const Narad__V1__Message *message)
+{
+    time_t seconds = (time_t)(message->timestamp_ms / 1000);
+    struct tm utc;
+    char when[32];
+
+    gmtime_r(&seconds, &utc);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    printf("[p%u @%" PRIu64 "]", message->partition, message->offset);
+    if (message->key.len > 0) {
+        fputs(" key=", stdout);
+        print_bytes(message->key);
+    }
+    printf(" %s ", when);
+    print_bytes(message->payload);
+    putchar('\n');
+}
+
+bool cli_read_file(const char *path, size_t size_max, uint8_t **data, size_t *size)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    size_t capacity = 65536;
+    bool ok = file != NULL;
+
+    if (!ok) {
+        cli_fail("%s: %s", path, strerror(errno));
+        return false;
+    }
+    *data = nd_xmalloc(capacity);
+    *size = 0;
+    for (size_t got; ok && (got = fread(*data + *size, 1, capacity - *size, file)) > 0;) {
+        *size += got;
+        if (*size > size_max) {
+            cli_fail("%s: larger than %zu bytes", path, size_max);
+            ok = false;
+        } else if (*size == capacity) {
+            capacity *= 2;
+            *data = nd_xrealloc(*data, capacity);
+        }
+    }
+    if (ok && ferror(file)) {
+        cli_fail("%s: %s", path, strerror(errno));
+        ok = false;
+    }
+    if (file != stdin) {
+        fclose(file);
+    }
+    if (!ok) {
+        nd_free(*data);
+    }
+    return ok;
+}
+
+void cli_progress(struct cli_progress *progress, const char *format, ...)
+{
+    uint64_t now = cli_now_ns();
+    va_list args;
+
+    if (now - progress->last_ns < 100000000u || !isatty(STDERR_FILENO)) {
+        return;
+    }
+    progress->last_ns = now;
+    progress->shown = true;
+    fputs("\r\033[K", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+}
+
+void cli_progress_end(struct cli_progress *progress)
+{
+    if (progress->shown) {
+        fputs("\r\033[K", stderr);
+    }
+}
