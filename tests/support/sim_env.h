@@ -115,7 +115,8 @@ void sim_env_power_cut(struct sim_env *sim, uint64_t seed);
 bool sim_env_is_cut(const struct sim_env *sim);
 /* Start the machine after a cut, or only the process (kill -9) when there was none: then the cache
  * and what is pending stay. Open files and locks are gone, closing them is ignored, using them
- * fails with IO. Armed faults and cuts are disarmed. */
+ * fails with IO. Armed faults and cuts are disarmed. A started machine has been up for 10 s (mono,
+ * boot). */
 void sim_env_restart(struct sim_env *sim);
 
 /* A checksum of all names and contents that readers see, for comparing runs. */
