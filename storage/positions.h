@@ -7,6 +7,8 @@
 #include "storage/base/err.h"
 #include "storage/base/limits.h"
 
+enum { ND_POSITIONS_AT_APPLIED = 8 }; /* where an encoding holds applied_sequence, a u64 */
+
 /* Which partition of which create of which topic. `topic` is NUL-terminated. */
 struct nd_partition_id {
     uint64_t incarnation;
