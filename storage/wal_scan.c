@@ -1,0 +1,305 @@
+#include "storage/wal_scan.h"
+
+#include "storage/base/alloc.h"
+
+#include "storage/wal_entry.h"
+
+/* Note damage, or refuse because of it. */
+static enum nd_err damage(struct nd_wal_found *found, const char *path, uint64_t at,
+                          const char *what, bool strict, struct nd_errmsg *msg)
+{
+    if (found->damaged_at == 0) {
+        found->damaged_at = at;
+    }
+    if (!strict) {
+        return ND_OK;
+    }
+    nd_errmsg_set(msg, "%s: offset %llu: %s", path, (unsigned long long)at, what);
+    return ND_ERR_CORRUPT;
+}
+
+/* The newest CHECKPOINT of a frame decides where replay starts. */
+static void checkpoints_note(struct nd_slice body, uint64_t *replay_from)
+{
+    while (body.size > 0) {
+        size_t size;
+        uint32_t sequences;
+        uint64_t from = nd_wal_entry_peek(body, &size, &sequences);
+        if (size == 0) {
+            return; /* the replay will refuse it by name */
+        }
+        *replay_from = from != 0 ? from : *replay_from;
+        body = nd_slice_make(body.data + size, body.size - size);
+    }
+}
+
+/* Walk the frames that count. *checkpoint_out: replay_from of the last CHECKPOINT, 0 when none. */
+static enum nd_err frames_walk(struct nd_wal_reader *reader, struct nd_wal_found *found,
+                               uint64_t *checkpoint_out, struct nd_errmsg *msg)
+{
+    found->end = ND_WAL_BLOCK;
+    found->last_sequence = found->header.first_sequence - 1;
+    for (;;) {
+        struct nd_wal_frame frame;
+        struct nd_slice body;
+        enum nd_err err = nd_wal_reader_frame(reader, found->end, &frame, &body, msg);
+        if (err != ND_OK) {
+            return err == ND_ERR_CORRUPT ? ND_OK : err;
+        }
+        if (frame.first_sequence != found->last_sequence + 1 ||
+            (frame.sequences > 0 && found->last_sequence + frame.sequences > found->limit)) {
+            return ND_OK;
+        }
+        checkpoints_note(body, checkpoint_out);
+        found->last_sequence += frame.sequences;
+        found->end += nd_wal_frame_bytes(frame.body_size);
+    }
+}
+
+/* W4: is there a later valid frame that was written after a sync had passed the end? */
+static enum nd_err later_frame_find(struct nd_wal_reader *reader, uint64_t end, bool *found_out,
+                                    struct nd_errmsg *msg)
+{
+    *found_out = false;
+    for (uint64_t at = end + ND_WAL_BLOCK; at + ND_WAL_BLOCK <= reader->size; at += ND_WAL_BLOCK) {
+        struct nd_wal_frame frame;
+        struct nd_slice body;
+        enum nd_err err = nd_wal_reader_frame(reader, at, &frame, &body, msg);
+        if (err == ND_OK && frame.synced_to > end) {
+            *found_out = true;
+            return ND_OK;
+        }
+        if (err != ND_OK && err != ND_ERR_CORRUPT) {
+            return err;
+        }
+    }
+    return ND_OK;
+}
+
+/* Does the file hold all that it must? */
+static enum nd_err file_judge(struct nd_wal_reader *reader, struct nd_wal_found *found,
+                              bool is_last, bool strict, struct nd_errmsg *msg)
+{
+    if (found->size < found->header.file_bytes) {
+        return damage(found, reader->path, found->size, "the file was cut here", strict, msg);
+    }
+    if (!is_last) {
+        if (found->limit >= found->header.first_sequence && found->last_sequence < found->limit) {
+            return damage(found, reader->path, found->end,
+                          "a damaged frame, and the next file follows later ones", strict, msg);
+        }
+        return ND_OK;
+    }
+    bool later = false;
+    enum nd_err err = later_frame_find(reader, found->end, &later, msg);
+    if (err == ND_OK && later) {
+        err = damage(found, reader->path, found->end,
+                     "a damaged frame, and a later one says that it was synced", strict, msg);
+    }
+    return err;
+}
+
+/* Open, check the header, walk. */
+static enum nd_err file_look(struct nd_wal_found *found, const struct nd_env *env, const char *path,
+                             const uint8_t store_id[16], bool is_last, bool strict,
+                             uint64_t *checkpoint_out, struct nd_errmsg *msg)
+{
+    struct nd_wal_reader reader;
+    enum nd_err err = nd_wal_reader_open(&reader, env, path, msg);
+
+    if (err != ND_OK) {
+        return err;
+    }
+    found->size = reader.size;
+    err = nd_wal_reader_header(&reader, &found->header, msg);
+    if (err == ND_ERR_CORRUPT && !strict) {
+        found->header_damaged = true;
+        err = ND_OK;
+        goto done;
+    }
+    if (err != ND_OK) {
+        goto done;
+    }
+    if (memcmp(found->header.store_id, store_id, sizeof found->header.store_id) != 0) {
+        nd_errmsg_set(msg, "%s: a file of another store", path);
+        err = ND_ERR_CORRUPT;
+        goto done;
+    }
+    if (found->header.first_sequence != found->first_sequence) {
+        found->spare = true;
+        goto done;
+    }
+    err = frames_walk(&reader, found, checkpoint_out, msg);
+    if (err == ND_OK) {
+        err = file_judge(&reader, found, is_last, strict, msg);
+    }
+done:
+    nd_wal_reader_close(&reader);
+    return err;
+}
+
+/* Nothing that replay needs may be missing below the oldest file looked at. */
+static enum nd_err start_judge(const struct nd_wal_scan *scan, const char *dir, bool strict,
+                               struct nd_errmsg *msg)
+{
+    size_t i = 0;
+    char path[ND_WAL_PATH_SIZE];
+
+    while (i < scan->count && (scan->files[i].ignored || scan->files[i].spare)) {
+        i += 1;
+    }
+    if (i == scan->count || scan->files[i].header_damaged ||
+        scan->files[i].header.previous_end == 0 ||
+        scan->files[i].header.previous_end < scan->replay_from) {
+        return ND_OK;
+    }
+    nd_wal_file_path(path, dir, scan->files[i].first_sequence);
+    scan->files[i].orphan = true;
+    return damage(&scan->files[i], path, ND_WAL_BLOCK, "the file before it is missing", strict,
+                  msg);
+}
+
+enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, const char *dir,
+                             const struct nd_wal_names *names, const uint8_t store_id[16],
+                             bool strict, struct nd_errmsg *msg)
+{
+    uint64_t limit = UINT64_MAX, successor = UINT64_MAX;
+    enum nd_err err = ND_OK;
+
+    memset(out, 0, sizeof *out);
+    out->count = names->files_count;
+    out->files = nd_xcalloc(out->count + 1, sizeof *out->files);
+    for (size_t i = out->count; i-- > 0 && err == ND_OK;) {
+        struct nd_wal_found *found = &out->files[i];
+        char path[ND_WAL_PATH_SIZE];
+        uint64_t checkpoint = 0;
+        found->first_sequence = names->files[i];
+        found->limit = limit;
+        if (out->replay_from != 0 && successor <= out->replay_from) {
+            found->ignored = true;
+            continue;
+        }
+        nd_wal_file_path(path, dir, found->first_sequence);
+        err = file_look(found, env, path, store_id, successor == UINT64_MAX, strict, &checkpoint,
+                        msg);
+        if (err != ND_OK || found->spare || found->header_damaged) {
+            continue;
+        }
+        if (out->replay_from == 0) {
+            out->replay_from = checkpoint;
+        }
+        if (out->last_sequence == 0) {
+            bool has_frames = found->last_sequence >= found->first_sequence;
+            out->last_sequence = has_frames ? found->last_sequence : found->header.previous_end;
+        }
+        limit = ND_MIN(limit, found->header.previous_end);
+        successor = found->first_sequence;
+    }
+    if (err == ND_OK) {
+        err = start_judge(out, dir, strict, msg);
+    }
+    if (err != ND_OK) {
+        nd_wal_scan_release(out);
+    }
+    return err;
+}
+
+void nd_wal_scan_release(struct nd_wal_scan *scan)
+{
+    nd_free(scan->files);
+    memset(scan, 0, sizeof *scan);
+}
+
+/* --- replay --- */
+
+struct replay {
+    enum nd_err (*call)(void *arg, const struct nd_wal_entry *entry, struct nd_errmsg *msg);
+    void *arg;
+    uint64_t from;
+    struct nd_wal_decoder decoder;
+};
+
+static enum nd_err frame_replay(struct replay *replay, const struct nd_wal_frame *frame,
+                                struct nd_slice body, const char *path, struct nd_errmsg *msg)
+{
+    uint64_t sequence = frame->first_sequence;
+    size_t left = body.size;
+
+    while (left > 0) {
+        struct nd_slice rest = nd_slice_make(body.data + (body.size - left), left);
+        struct nd_wal_entry entry;
+        size_t size;
+        enum nd_err err = nd_wal_entry_get(&replay->decoder, rest, sequence, &entry, &size);
+        if (err != ND_OK) {
+            nd_errmsg_set(
+                msg, "%s: offset %llu: %s", path,
+                (unsigned long long)(frame->at + ND_WAL_FRAME_HEADER_SIZE + (body.size - left)),
+                err == ND_ERR_CORRUPT ? "an entry that is none" : nd_err_text(err));
+            return err;
+        }
+        if (entry.sequence_last >= replay->from) {
+            err = replay->call(replay->arg, &entry, msg);
+            if (err != ND_OK) {
+                return err;
+            }
+        }
+        sequence = entry.sequence_last + 1;
+        left -= size;
+    }
+    if (sequence != frame->first_sequence + frame->sequences) {
+        nd_errmsg_set(msg, "%s: offset %llu: entries and frame disagree", path,
+                      (unsigned long long)frame->at);
+        return ND_ERR_CORRUPT;
+    }
+    return ND_OK;
+}
+
+static enum nd_err file_replay(struct replay *replay, const struct nd_env *env, const char *path,
+                               const struct nd_wal_found *found, struct nd_errmsg *msg)
+{
+    struct nd_wal_reader reader;
+    enum nd_err err = nd_wal_reader_open(&reader, env, path, msg);
+
+    if (err != ND_OK) {
+        return err;
+    }
+    reader.epoch = found->header.epoch;
+    for (uint64_t at = ND_WAL_BLOCK; at < found->end && err == ND_OK;) {
+        struct nd_wal_frame frame;
+        struct nd_slice body;
+        err = nd_wal_reader_frame(&reader, at, &frame, &body, msg);
+        if (err == ND_ERR_CORRUPT) {
+            nd_errmsg_set(msg, "%s: offset %llu: the device changed its mind", path,
+                          (unsigned long long)at);
+        }
+        if (err == ND_OK) {
+            err = frame_replay(replay, &frame, body, path, msg);
+            at += nd_wal_frame_bytes(frame.body_size);
+        }
+    }
+    nd_wal_reader_close(&reader);
+    return err;
+}
+
+enum nd_err nd_wal_scan_replay(const struct nd_wal_scan *scan, const struct nd_env *env,
+                               const char *dir,
+                               enum nd_err (*call)(void *arg, const struct nd_wal_entry *entry,
+                                                   struct nd_errmsg *msg),
+                               void *arg, struct nd_errmsg *msg)
+{
+    struct replay replay = {.call = call, .arg = arg, .from = scan->replay_from};
+    enum nd_err err = ND_OK;
+
+    nd_wal_decoder_init(&replay.decoder);
+    for (size_t i = 0; i < scan->count && err == ND_OK; i++) {
+        const struct nd_wal_found *found = &scan->files[i];
+        char path[ND_WAL_PATH_SIZE];
+        if (!found->ignored && !found->spare && !found->header_damaged &&
+            found->end > ND_WAL_BLOCK) {
+            nd_wal_file_path(path, dir, found->first_sequence);
+            err = file_replay(&replay, env, path, found, msg);
+        }
+    }
+    nd_wal_decoder_release(&replay.decoder);
+    return err;
+}
