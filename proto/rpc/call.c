@@ -60,7 +60,7 @@ static void call_reset(struct nd_rpc_call *call)
     call->user = NULL;
     call->started_ns = 0;
     call->cancelled = 0;
-    call->request_kept = call->counted = call->dispatched = false;
+    call->read_ended = call->request_kept = call->counted = call->dispatched = false;
     call->metadata_sent = call->writing = call->finish_wanted = call->status_started = false;
     call->broken = call->close_started = call->reading = call->drained_wanted = false;
     call->status_code = 0;
@@ -412,6 +412,23 @@ static void message_deliver(struct nd_rpc_call *call, grpc_byte_buffer *buffer)
     nd_arena_reset(&call->arena);
 }
 
+/* The core reports a half close and a broken call alike, the latter just ahead of its close event.
+ * A second read comes back behind that event, and by then it is known which one it was. */
+static void read_ended(struct nd_rpc_call *call)
+{
+    const struct nd_rpc_method *desc = call->method->desc;
+
+    if (is_over(call)) {
+        return;
+    }
+    if (!call->read_ended) {
+        call->read_ended = true;
+        nd_rpc_call_read_start(call);
+    } else if (desc->on_half_close != NULL) {
+        desc->on_half_close(call);
+    }
+}
+
 static void on_read(struct nd_rpc_tag *tag, bool ok)
 {
     struct nd_rpc_call *call = ND_CONTAINER_OF(tag, struct nd_rpc_call, read);
@@ -421,9 +438,7 @@ static void on_read(struct nd_rpc_tag *tag, bool ok)
     call->incoming = NULL;
     if (buffer == NULL || !ok) {
         grpc_byte_buffer_destroy(buffer);
-        if (!is_over(call) && desc->on_half_close != NULL) {
-            desc->on_half_close(call);
-        }
+        read_ended(call);
         nd_rpc_call_tag_done(call);
         return;
     }

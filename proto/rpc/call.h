@@ -61,6 +61,7 @@ struct nd_rpc_call {
     struct nd_rpc_bytes request_bytes;
     bool request_kept;
     bool counted;    /* in the server's calls_open */
+    bool read_ended; /* the first sign of the client's end was seen; the worker's own */
     bool dispatched; /* the handler knows it: on_done is owed */
     _Atomic uint32_t pending;
     _Atomic uint32_t refs;

@@ -66,14 +66,20 @@ ND_CHECKED struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *chann
                                                     bool wait_for_ready, bool manual_read,
                                                     const struct nd_rpc_stream_events *events,
                                                     void *data);
+/* Keeps the pointer valid past on_done: for those who use it from another thread than the channel's
+ * and cannot know that it just ended. @thread any */
+void nd_rpc_stream_ref(struct nd_rpc_stream *stream);
+void nd_rpc_stream_unref(struct nd_rpc_stream *stream);
 /* Queue a message; returns the bytes queued and not yet handed to the transport; 0 once it ended.
  */
 size_t nd_rpc_stream_send(struct nd_rpc_stream *stream, const ProtobufCMessage *message);
+/* The same for a message that is packed already; copied. */
+size_t nd_rpc_stream_send_bytes(struct nd_rpc_stream *stream, struct nd_slice bytes);
 void nd_rpc_stream_read_next(struct nd_rpc_stream *stream);
 void nd_rpc_stream_half_close(struct nd_rpc_stream *stream); /* after what is queued */
 void nd_rpc_stream_cancel(struct nd_rpc_stream *stream);
 
-/* Run `run(data)` on the channel's thread soon. */
+/* Run `run(data)` on the channel's thread soon. @thread any */
 void nd_rpc_channel_post(struct nd_rpc_channel *channel, void (*run)(void *data), void *data);
 /* The same, not before `delay_ms` have passed. Freeing the channel runs what is still waiting at
  * once. */

@@ -40,7 +40,9 @@ struct nd_rpc_method {
     /* One message; the next is read only after nd_rpc_call_read_next when `manual_read` is set
      * (back pressure), otherwise at once. `message` is borrowed until return. */
     void (*on_message)(struct nd_rpc_call *call, struct nd_slice message);
-    void (*on_half_close)(struct nd_rpc_call *call); /* the client sends no more */
+    /* The client sends no more. (In rare races also just before on_cancel: the core reports both
+     * ends of reading alike.) */
+    void (*on_half_close)(struct nd_rpc_call *call);
     /* The queued messages have been handed to the transport: bytes queued is back at 0. */
     void (*on_drained)(struct nd_rpc_call *call);
     /* The client cancelled, its deadline passed, its connection broke or the server stops; the call

@@ -19,6 +19,7 @@ struct nd_rpc_stream {
     bool refused; /* the channel was closing */
     grpc_byte_buffer *incoming;
     _Atomic uint32_t pending;
+    _Atomic uint32_t refs; /* of the memory; one is the channel's until after on_done */
     struct nd_mutex lock;
     /* guarded by lock */
     struct nd_rpc_sends sends;
@@ -29,6 +30,21 @@ struct nd_rpc_stream {
 static void pending_add(struct nd_rpc_stream *stream)
 {
     atomic_fetch_add_explicit(&stream->pending, 1, memory_order_relaxed);
+}
+
+void nd_rpc_stream_ref(struct nd_rpc_stream *stream)
+{
+    atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
+}
+
+/* acq_rel: the last one sees all that others did with the stream. */
+void nd_rpc_stream_unref(struct nd_rpc_stream *stream)
+{
+    if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) == 1) {
+        nd_rpc_sends_drop(&stream->sends);
+        nd_mutex_release(&stream->lock);
+        nd_free(stream);
+    }
 }
 
 /* @thread the channel's */
@@ -46,10 +62,8 @@ static void stream_end(struct nd_rpc_stream *stream)
     if (!stream->refused) {
         nd_rpc_channel_close(channel, &stream->open);
     }
-    nd_rpc_sends_drop(&stream->sends);
     nd_rpc_outcome_release(&stream->outcome);
-    nd_mutex_release(&stream->lock);
-    nd_free(stream);
+    nd_rpc_stream_unref(stream);
 }
 
 static void tag_done(struct nd_rpc_stream *stream)
@@ -106,9 +120,8 @@ static void on_write(struct nd_rpc_tag *tag, bool ok)
     tag_done(stream);
 }
 
-size_t nd_rpc_stream_send(struct nd_rpc_stream *stream, const ProtobufCMessage *message)
+static size_t send_buffer(struct nd_rpc_stream *stream, grpc_byte_buffer *buffer)
 {
-    grpc_byte_buffer *buffer = nd_rpc_buffer_pack(message);
     size_t queued = 0;
 
     nd_mutex_lock(&stream->lock);
@@ -121,6 +134,16 @@ size_t nd_rpc_stream_send(struct nd_rpc_stream *stream, const ProtobufCMessage *
     }
     nd_mutex_unlock(&stream->lock);
     return queued;
+}
+
+size_t nd_rpc_stream_send(struct nd_rpc_stream *stream, const ProtobufCMessage *message)
+{
+    return send_buffer(stream, nd_rpc_buffer_pack(message));
+}
+
+size_t nd_rpc_stream_send_bytes(struct nd_rpc_stream *stream, struct nd_slice bytes)
+{
+    return send_buffer(stream, nd_rpc_buffer_copy(bytes));
 }
 
 void nd_rpc_stream_half_close(struct nd_rpc_stream *stream)
@@ -246,6 +269,7 @@ struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *channel, const c
     stream->events = *events;
     stream->data = data;
     stream->manual_read = manual_read;
+    atomic_store_explicit(&stream->refs, 1, memory_order_relaxed);
     nd_mutex_init(&stream->lock);
     nd_rpc_outcome_init(&stream->outcome);
     nd_mutex_lock(&stream->lock);

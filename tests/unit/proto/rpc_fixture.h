@@ -1,0 +1,85 @@
+/* A server with an echo service and a channel to it, in one process. The service speaks
+ * narad.v1.Header: `name` says what to do, `value` comes back. */
+#ifndef ND_TEST_RPC_FIXTURE_H
+#define ND_TEST_RPC_FIXTURE_H
+
+#include "storage/base/thread.h"
+
+#include "proto/narad/v1/types.pb-c.h"
+#include "proto/rpc/client.h"
+#include "proto/rpc/server.h"
+#include "tests/support/nd_test.h"
+
+#define ECHO_PLAIN  "/test.Echo/Plain" /* unary, fast path */
+#define ECHO_WATCH  "/test.Echo/Watch" /* unary with on_cancel; "park" is never answered */
+#define ECHO_MANY   "/test.Echo/Many"  /* server stream of fixture->many messages of value's size */
+#define ECHO_SUM    "/test.Echo/Sum"   /* client stream, replies the number of messages */
+#define ECHO_BIDI   "/test.Echo/Bidi"  /* echoes until half close */
+#define ECHO_MANUAL "/test.Echo/Manual" /* the same, one message for each fixture_allow_read() */
+
+enum { FIXTURE_MESSAGE_MAX = 1 << 20, FIXTURE_SERVER_MESSAGE_MAX = 2 << 20 };
+
+struct fixture {
+    struct nd_rpc_server *server;
+    struct nd_rpc_channel *channel;
+    struct nd_metrics *metrics;
+    char address[64];
+    char target[64];
+    bool authenticate; /* ask for "authorization: secret" */
+    uint32_t calls_max;
+    struct nd_mutex lock;
+    struct nd_cond changed;
+    /* guarded by lock; what the service saw */
+    unsigned started, cancelled, done, half_closed, messages, drained;
+    uint32_t many; /* messages of ECHO_MANY */
+    uint32_t many_sent;
+    size_t queued_max;          /* highest result of nd_rpc_call_send */
+    struct nd_rpc_call *manual; /* the open ECHO_MANUAL call */
+    struct nd_rpc_call *parked; /* the last ECHO_WATCH call that was parked and is still open */
+    char peer[64];
+    uint64_t deadline_left_ms;
+    char metadata[64]; /* value of "x-test" */
+};
+
+/* `address`: "127.0.0.1:0" or "unix:<path>". */
+void fixture_init(struct fixture *fixture, const char *address);
+void fixture_release(struct fixture *fixture);
+void fixture_server_start(struct fixture *fixture); /* again after a stop */
+void fixture_server_stop(struct fixture *fixture, uint32_t grace_ms);
+struct nd_rpc_channel *fixture_channel_new(struct fixture *fixture,
+                                           const struct nd_rpc_metadata *metadata, size_t count);
+/* Wait until a counter of the fixture is at least `at_least`; fails the test after 10 s. */
+void fixture_wait(struct fixture *fixture, const unsigned *counter, unsigned at_least);
+
+/* A unary call and its outcome. */
+struct outcome {
+    struct fixture *fixture;
+    bool done;
+    int code;
+    char text[200];
+    char name[64];
+    size_t value_size;
+};
+void outcome_init(struct outcome *outcome, struct fixture *fixture);
+void outcome_start(struct outcome *outcome, struct nd_rpc_channel *channel, const char *path,
+                   const char *name, size_t value_size, uint32_t deadline_ms);
+void outcome_wait(struct outcome *outcome);
+void echo_call(struct fixture *fixture, const char *path, const char *name, size_t value_size,
+               struct outcome *outcome);
+
+/* A client stream and what came. */
+struct watcher {
+    struct fixture *fixture;
+    struct nd_rpc_stream *stream;
+    unsigned messages, drained, done;
+    int code;
+    char text[200];
+    char last[64];
+    bool in_order; /* names are "0", "1", … */
+};
+void watcher_open(struct watcher *watcher, struct fixture *fixture, const char *path,
+                  uint32_t deadline_ms, bool manual_read);
+size_t watcher_send(struct watcher *watcher, const char *name, size_t value_size);
+void watcher_wait(struct watcher *watcher, const unsigned *counter, unsigned at_least);
+
+#endif

@@ -1,0 +1,343 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rpc_fixture.h"
+
+enum { PARKED = 1000 };
+
+static int setup(void **state)
+{
+    static struct fixture fixture;
+
+    fixture_init(&fixture, "127.0.0.1:0");
+    *state = &fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_release(*state);
+    return 0;
+}
+
+static struct outcome *park(struct fixture *fixture, unsigned count)
+{
+    struct outcome *outcomes = test_calloc(count, sizeof *outcomes);
+
+    for (unsigned i = 0; i < count; i++) {
+        outcome_init(&outcomes[i], fixture);
+        outcome_start(&outcomes[i], fixture->channel, ECHO_WATCH, "park", 0, 0);
+    }
+    fixture_wait(fixture, &fixture->started, count);
+    return outcomes;
+}
+
+static void stop__ends_parked_calls_after_the_grace(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome *outcomes = park(fixture, 50);
+    struct watcher watcher;
+
+    watcher_open(&watcher, fixture, ECHO_BIDI, 0, false);
+    fixture_wait(fixture, &fixture->started, 51);
+    fixture_server_stop(fixture, 50);
+
+    assert_int_equal(fixture->cancelled, 51);
+    assert_int_equal(fixture->done, 51);
+    watcher_wait(&watcher, &watcher.done, 1);
+    assert_true(watcher.code != 0);
+    for (unsigned i = 0; i < 50; i++) {
+        outcome_wait(&outcomes[i]);
+        assert_true(outcomes[i].code != 0);
+    }
+    test_free(outcomes);
+}
+
+static void *finish_parked(void *arg)
+{
+    nd_rpc_call_fail(arg, ND_ERR_UNAVAILABLE, "stopping");
+    return NULL;
+}
+
+static void stop__waits_for_calls_that_end_in_time(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome *outcome = park(fixture, 1);
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, finish_parked, fixture->parked);
+    fixture_server_stop(fixture, 9000);
+    pthread_join(thread, NULL);
+    outcome_wait(outcome);
+
+    assert_int_equal(fixture->cancelled, 0);
+    assert_int_equal(outcome->code, 14);
+    assert_string_equal(outcome->text, "stopping");
+    test_free(outcome);
+}
+
+static void stop__of_an_idle_server_needs_no_grace(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome outcome;
+
+    echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+    fixture_server_stop(fixture, 1000000); /* the test's time limit is far below it */
+    assert_null(fixture->server);
+}
+
+static void server__never_started_can_be_freed(void **state)
+{
+    struct nd_rpc_server *server = NULL;
+    struct nd_rpc_server_options options = {.message_bytes_max = 1000};
+    int port = 0;
+
+    (void)state;
+    assert_int_equal(nd_rpc_server_new(&server, &options, NULL), ND_OK);
+    assert_int_equal(nd_rpc_server_listen(server, "127.0.0.1:0", &port, NULL), ND_OK);
+    assert_true(port > 0);
+    nd_rpc_server_free(server);
+}
+
+static void server__a_taken_port_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nd_rpc_server *server = NULL;
+    struct nd_rpc_server_options options = {.message_bytes_max = 1000};
+    struct nd_errmsg msg = {.text = ""};
+
+    assert_int_equal(nd_rpc_server_new(&server, &options, NULL), ND_OK);
+    assert_int_equal(nd_rpc_server_listen(server, fixture->target, NULL, &msg), ND_ERR_UNAVAILABLE);
+    assert_non_null(strstr(msg.text, fixture->target));
+    nd_rpc_server_free(server);
+}
+
+static void channel__reconnects_after_the_server_came_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome outcome;
+
+    for (int i = 0; i < 3; i++) {
+        echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+        assert_int_equal(outcome.code, 0);
+        fixture_server_stop(fixture, 1000);
+        fixture_server_start(fixture);
+    }
+    echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+    assert_int_equal(outcome.code, 0);
+}
+
+static void on_unavailable(void *data, const struct nd_rpc_status *status, const void *reply)
+{
+    struct outcome *outcome = data;
+
+    assert_null(reply);
+    nd_mutex_lock(&outcome->fixture->lock);
+    outcome->code = status->code;
+    outcome->done = true;
+    nd_cond_broadcast(&outcome->fixture->changed);
+    nd_mutex_unlock(&outcome->fixture->lock);
+}
+
+static void channel__without_waiting_fails_at_once_when_nobody_listens(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome outcome;
+    Narad__V1__Header request;
+
+    fixture_server_stop(fixture, 0);
+    narad__v1__header__init(&request);
+    outcome_init(&outcome, fixture);
+    nd_rpc_call_unary(fixture->channel, ECHO_PLAIN, &request.base, &narad__v1__header__descriptor,
+                      0, false, on_unavailable, &outcome);
+    outcome_wait(&outcome);
+
+    assert_int_equal(outcome.code, 14);
+}
+
+static void channel__a_vanished_client_cancels_its_calls(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome *outcomes = park(fixture, 20);
+    struct watcher watcher;
+
+    watcher_open(&watcher, fixture, ECHO_BIDI, 0, false);
+    fixture_wait(fixture, &fixture->started, 21);
+    nd_rpc_channel_free(fixture->channel);
+    fixture->channel = NULL;
+
+    for (unsigned i = 0; i < 20; i++) { /* every on_done ran before free returned */
+        assert_int_equal(outcomes[i].code, 1);
+    }
+    assert_int_equal(watcher.code, 1);
+    fixture_wait(fixture, &fixture->cancelled, 21);
+    fixture_wait(fixture, &fixture->done, 21);
+    test_free(outcomes);
+}
+
+static void server__parks_1000_calls_and_answers_others(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome *outcomes = park(fixture, PARKED);
+    struct outcome outcome;
+
+    echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+    assert_int_equal(outcome.code, 0);
+    nd_rpc_channel_free(fixture->channel);
+    fixture->channel = NULL;
+    fixture_wait(fixture, &fixture->done, PARKED + 1);
+    for (unsigned i = 0; i < PARKED; i++) {
+        assert_int_equal(outcomes[i].code, 1);
+    }
+    test_free(outcomes);
+}
+
+static void server__beyond_calls_max_refuses(void **state)
+{
+    struct fixture fixture;
+    struct outcome outcome;
+
+    (void)state;
+    fixture_init(&fixture, "127.0.0.1:0");
+    fixture_server_stop(&fixture, 0);
+    fixture.calls_max = 10;
+    fixture_server_start(&fixture);
+    struct outcome *outcomes = park(&fixture, 10);
+    echo_call(&fixture, ECHO_PLAIN, "x", 1, &outcome);
+    assert_int_equal(outcome.code, 8);
+
+    nd_rpc_channel_free(fixture.channel);
+    fixture_wait(&fixture, &fixture.done, 10);
+    fixture.channel = fixture_channel_new(&fixture, NULL, 0);
+    echo_call(&fixture, ECHO_PLAIN, "x", 1, &outcome);
+    assert_int_equal(outcome.code, 0);
+    test_free(outcomes);
+    fixture_release(&fixture);
+}
+
+/* Cancel and finish cross on purpose, in every order the machine finds. */
+static void call__finish_and_cancel_may_cross(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (int i = 0; i < 200; i++) {
+        struct outcome outcome;
+        pthread_t thread;
+        unsigned done = fixture->done, started = fixture->started;
+        struct nd_rpc_channel *channel = fixture_channel_new(fixture, NULL, 0);
+        outcome_init(&outcome, fixture);
+        outcome_start(&outcome, channel, ECHO_WATCH, "park", 0, 0);
+        fixture_wait(fixture, &fixture->started, started + 1);
+        nd_mutex_lock(&fixture->lock);
+        struct nd_rpc_call *call = fixture->parked;
+        nd_rpc_call_ref(call);
+        nd_mutex_unlock(&fixture->lock);
+        pthread_create(&thread, NULL, finish_parked, call);
+        nd_rpc_channel_free(channel);
+        pthread_join(thread, NULL);
+        fixture_wait(fixture, &fixture->done, done + 1);
+        assert_true(outcome.code == 14 || outcome.code == 1);
+        assert_int_equal(nd_rpc_call_send_bytes(call, nd_slice_str("late"), NULL, NULL), 0);
+        nd_rpc_call_unref(call);
+    }
+}
+
+static void server__survives_bytes_that_are_no_http2(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct outcome outcome;
+    uint8_t bytes[4096];
+
+    address.sin_port = htons((uint16_t)atoi(strrchr(fixture->target, ':') + 1));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    srand(7);
+    for (int i = 0; i < 20; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+        size_t size = 0;
+        if (i % 2 == 1) { /* a right preface, then nonsense frames */
+            static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+            memcpy(bytes, preface, sizeof preface - 1);
+            size = sizeof preface - 1;
+        }
+        for (; size < sizeof bytes; size++) {
+            bytes[size] = (uint8_t)rand();
+        }
+        assert_true(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0);
+        close(fd);
+    }
+    echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+
+    assert_int_equal(outcome.code, 0);
+}
+
+static void post_bump(void *data)
+{
+    struct fixture *fixture = data;
+
+    nd_mutex_lock(&fixture->lock);
+    fixture->messages += 1;
+    nd_cond_broadcast(&fixture->changed);
+    nd_mutex_unlock(&fixture->lock);
+}
+
+static void channel__runs_what_is_posted(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (unsigned i = 0; i < 1000; i++) {
+        nd_rpc_channel_post(fixture->channel, post_bump, fixture);
+    }
+    fixture_wait(fixture, &fixture->messages, 1000);
+    for (unsigned i = 0; i < 100; i++) { /* free runs those that are still there */
+        nd_rpc_channel_post(fixture->channel, post_bump, fixture);
+    }
+    nd_rpc_channel_free(fixture->channel);
+    fixture->channel = NULL;
+    assert_int_equal(fixture->messages, 1100);
+}
+
+static void channel__a_bad_target_or_metadata_is_refused(void **state)
+{
+    struct nd_rpc_channel *channel = NULL;
+    struct nd_errmsg msg = {.text = ""};
+    struct nd_rpc_metadata metadata = {"Bad Key", "x"};
+    struct nd_rpc_channel_options options = {
+        .target = "127.0.0.1:1", .metadata = &metadata, .metadata_count = 1};
+
+    (void)state;
+    assert_int_equal(nd_rpc_channel_new(&channel, &options, &msg), ND_ERR_INVALID_ARGUMENT);
+    options = (struct nd_rpc_channel_options){.target = "unix:"};
+    enum nd_err err = nd_rpc_channel_new(&channel, &options, &msg);
+    if (err == ND_OK) { /* some targets show only when they are used */
+        nd_rpc_channel_free(channel);
+    }
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(stop__ends_parked_calls_after_the_grace),
+        CASE(stop__waits_for_calls_that_end_in_time),
+        CASE(stop__of_an_idle_server_needs_no_grace),
+        cmocka_unit_test(server__never_started_can_be_freed),
+        CASE(server__a_taken_port_is_refused),
+        CASE(channel__reconnects_after_the_server_came_back),
+        CASE(channel__without_waiting_fails_at_once_when_nobody_listens),
+        CASE(channel__a_vanished_client_cancels_its_calls),
+        CASE(server__parks_1000_calls_and_answers_others),
+        cmocka_unit_test(server__beyond_calls_max_refuses),
+        CASE(call__finish_and_cancel_may_cross),
+        CASE(server__survives_bytes_that_are_no_http2),
+        CASE(channel__runs_what_is_posted),
+        cmocka_unit_test(channel__a_bad_target_or_metadata_is_refused),
+    };
+#undef CASE
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
