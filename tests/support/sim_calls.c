@@ -278,6 +278,24 @@ static enum nd_err sim_stat(void *impl, const char *path, struct nd_file_stat *o
     return sim_call_end(&call, err);
 }
 
+/* Is `node` one of the directories on the way to `path`? */
+static bool leads_through(const struct sim_env *sim, const char *path, const struct sim_node *node)
+{
+    bool found = false;
+    char *prefix = nd_xstrdup(path);
+    enum nd_err err;
+
+    for (char *at = prefix; *at != '\0' && !found; at++) {
+        if (*at == '/') {
+            *at = '\0';
+            found = sim_tree_find(&sim->tree, prefix, &err) == node;
+            *at = '/';
+        }
+    }
+    nd_free(prefix);
+    return found;
+}
+
 static enum nd_err rename_checked(struct sim_env *sim, const char *from, const char *to)
 {
     char from_name[SIM_NAME_MAX + 1], to_name[SIM_NAME_MAX + 1];
@@ -296,6 +314,9 @@ static enum nd_err rename_checked(struct sim_env *sim, const char *from, const c
     }
     if (node == target) {
         return ND_OK;
+    }
+    if (leads_through(sim, to, node)) {
+        return ND_ERR_IO;
     }
     if (target != NULL && (target->is_dir != node->is_dir || target->seen.count > 0)) {
         return ND_ERR_IO;
