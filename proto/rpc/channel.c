@@ -205,6 +205,13 @@ static void busy_drop_locked(struct nd_rpc_channel *channel) ND_REQUIRES(channel
     }
 }
 
+void nd_rpc_channel_busy_drop(struct nd_rpc_channel *channel)
+{
+    nd_mutex_lock(&channel->lock);
+    busy_drop_locked(channel);
+    nd_mutex_unlock(&channel->lock);
+}
+
 void nd_rpc_channel_close(struct nd_rpc_channel *channel, struct nd_rpc_open *open)
 {
     nd_mutex_lock(&channel->lock);
@@ -283,9 +290,7 @@ static void on_wake(struct nd_rpc_tag *tag, bool ok)
         struct channel_post *post = ND_CONTAINER_OF(link, struct channel_post, link);
         post->run(post->data);
         nd_free(post);
-        nd_mutex_lock(&channel->lock);
-        busy_drop_locked(channel);
-        nd_mutex_unlock(&channel->lock);
+        nd_rpc_channel_busy_drop(channel);
     }
 }
 

@@ -44,6 +44,8 @@ bool nd_rpc_channel_open(struct nd_rpc_channel *channel, struct nd_rpc_open *ope
                          uint32_t deadline_ms);
 /* After the last callback of the call returned: off the list, the core's call released. */
 void nd_rpc_channel_close(struct nd_rpc_channel *channel, struct nd_rpc_open *open);
+/* One thing less that nd_rpc_channel_free waits for. */
+void nd_rpc_channel_busy_drop(struct nd_rpc_channel *channel);
 /* Fill the first operation of a call. */
 void nd_rpc_channel_metadata_op(const struct nd_rpc_channel *channel, bool wait_for_ready,
                                 grpc_op *op);
