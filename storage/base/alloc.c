@@ -20,6 +20,9 @@ void *nd_malloc(size_t size)
 
 void *nd_calloc(size_t count, size_t size)
 {
+    if (size > 0 && count > PTRDIFF_MAX / size) {
+        return NULL;
+    }
     return calloc(ND_MAX(count, 1), ND_MAX(size, 1));
 }
 

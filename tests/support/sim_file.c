@@ -247,10 +247,10 @@ size_t sim_file_read(const struct sim_file *file, uint64_t at, void *data, size_
         size_t part = (size_t)ND_MIN((uint64_t)(size - done), SIM_BLOCK - skip);
         if (direct && !is_pending(file, start, SIM_BLOCK)) {
             device_block(file, start, block);
+            memcpy(out + done, block + skip, part);
         } else {
-            bytes_get(&file->cache, start, block, SIM_BLOCK);
+            bytes_get(&file->cache, at + done, out + done, part);
         }
-        memcpy(out + done, block + skip, part);
         done += part;
     }
     return size;
