@@ -92,7 +92,7 @@ enum nd_err nd_broker_start(struct nd_broker *broker, struct nd_errmsg *msg)
     }
     for (uint32_t i = 0; i < broker->options.shards; i++) {
         char name[16];
-        snprintf(name, sizeof name, "nd-shard-%u", i);
+        snprintf(name, sizeof name, "nd-shard-%u", i % 1000);
         if (!nd_thread_start(&broker->shards[i].thread, name, nd_shard_run, &broker->shards[i])) {
             nd_errmsg_set(msg, "broker: a shard thread cannot be started");
             return ND_ERR_NO_MEMORY;

@@ -37,7 +37,8 @@ struct nd_broker_options {
     struct nd_metrics *metrics;
 };
 
-/* Takes the recovered partitions over from `recovery` (which is empty afterwards). Nothing runs yet. */
+/* Takes the recovered partitions over from `recovery` (which is empty afterwards). Nothing runs yet. Before
+ * the flusher's first step: only from here on the WAL knows what must not be trimmed. */
 ND_CHECKED enum nd_err nd_broker_new(struct nd_broker **out, const struct nd_broker_options *options,
                                      struct nd_recovery *recovery, struct nd_errmsg *msg);
 ND_CHECKED enum nd_err nd_broker_start(struct nd_broker *broker, struct nd_errmsg *msg); /* threads */

@@ -17,6 +17,7 @@ struct nd_flush_work {
     struct nd_flush_job job;
     struct nd_partition *partition;
     size_t bytes;
+    bool opening; /* the flusher opens the log first */
 };
 
 uint64_t nd_flush_due_ns(const struct nd_partition *partition)
@@ -46,7 +47,7 @@ static void flush_reply(struct nd_msg *msg, void *owner)
     struct nd_partition *partition = work->partition;
     struct nd_topic_state *topic = partition->topic;
     struct nd_shard *shard = owner;
-    bool opening = work->job.plog == NULL;
+    bool opening = work->opening;
 
     shard->jobs -= 1;
     partition->flush = NULL;
@@ -104,7 +105,8 @@ bool nd_flush_start(struct nd_partition *partition)
     for (uint32_t i = 0; i < work->job.runs_count; i++) {
         work->bytes += work->job.runs[i].records.size;
     }
-    partition->plog_opening |= partition->plog == NULL;
+    work->opening = partition->plog == NULL;
+    partition->plog_opening |= work->opening;
     partition->flush = work;
     topic->busy += 1;
     shard->jobs += 1;

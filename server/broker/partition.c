@@ -257,6 +257,11 @@ void nd_partition_account(struct nd_partition *partition)
     /* relaxed: a bound that may be passed by what the other shards add at the same moment */
     atomic_fetch_add_explicit(&shard->broker->tail_bytes,
                               tail->bytes_unflushed - partition->accounted, memory_order_relaxed);
+    if ((tail->bytes_unflushed > 0) != (partition->accounted > 0)) {
+        /* relaxed: a count that the WAL is told once in a while */
+        atomic_fetch_add_explicit(&shard->broker->tails, tail->bytes_unflushed > 0 ? 1u : UINT32_MAX,
+                                  memory_order_relaxed);
+    }
     partition->accounted = tail->bytes_unflushed;
     shard->cached_bytes += tail->bytes_cached - partition->cached;
     partition->cached = tail->bytes_cached;

@@ -31,7 +31,7 @@ void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t in
     shard->env = broker->options.env;
     shard->wal = broker->options.wal;
     shard->now_ns = shard->env->mono_ns(shard->env->impl);
-    shard->needs_published = UINT64_MAX;
+    shard->needs_stale = true;
     nd_inbox_init(&shard->inbox);
     shard->topics = nd_map_new(nd_env_random_u64(shard->env));
     shard->meters = nd_map_new(nd_env_random_u64(shard->env));
@@ -63,8 +63,9 @@ static void topics_free(struct nd_shard *shard)
         nd_topic_state_free(ND_CONTAINER_OF(link, struct nd_topic_state, ending));
     }
     while (nd_map_next(shard->topics, &at, &key, &value)) {
-        nd_map_remove(shard->topics, key);
-        nd_topic_state_free(value);
+        struct nd_topic_state *topic = value;
+        nd_map_remove_u64(shard->topics, topic->incarnation);
+        nd_topic_state_free(topic);
     }
 }
 
@@ -238,6 +239,12 @@ static void housekeeping(struct nd_shard *shard)
     shard->active = false;
     if (shard->stage <= ND_SHARD_DRAINING) {
         nd_restate_lift(shard);
+    }
+    /* relaxed: see nd_broker */
+    uint32_t tails = atomic_load_explicit(&shard->broker->tails, memory_order_relaxed);
+    if (tails != shard->tails_told) {
+        shard->tails_told = tails;
+        nd_wal_set_tails(shard->wal, tails);
     }
     shard->ask_ns = nd_topics_ask(shard);
     nd_meters_refresh(shard);

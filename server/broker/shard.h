@@ -63,7 +63,8 @@ struct nd_shard {
     struct nd_restate_unit *restating; /* the POSITIONs of this step */
     struct nd_list stuck;              /* lifting ones that could not be helped now */
     uint64_t needs_published;
-    bool needs_stale;       /* something was staged or came back since */
+    uint32_t tails_told;
+    bool needs_stale; /* something was staged or came back since */
     struct nd_list accepts; /* by sequence: staged, held, being dispatched */
     size_t dispatching_bytes;
     uint64_t accepts_held; /* records */
@@ -108,6 +109,7 @@ struct nd_broker {
     _Atomic size_t tail_bytes;     /* unflushed and staged records, all shards */
     _Atomic size_t flushing_bytes; /* of them under way to the flusher */
     _Atomic uint32_t topics, partitions, plogs;
+    _Atomic uint32_t tails; /* partitions with unflushed records: room for their files (W6) */
 };
 
 void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t index);
