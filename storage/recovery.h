@@ -16,6 +16,9 @@ struct nd_recovered_partition {
     uint64_t needed_from;           /* lowest sequence the WAL must keep for it until it is restated */
     uint64_t gap_records;           /* offsets that nothing holds */
     uint64_t acks_dropped;          /* settled offsets at or above the next offset */
+    uint64_t position_from;         /* private: first entry that its durable positions do not cover */
+    bool grounded;                  /* private: positions or its very first entry were found */
+    bool started;                   /* private: a COMMIT was seen */
 };
 
 /* An ACCEPT neither dispatched nor discarded. */
@@ -49,9 +52,12 @@ struct nd_recovery {
     struct nd_list partitions;
     struct nd_list accepts;
     struct nd_map *dispatched;      /* private */
+    size_t relieve_above;           /* private */
     size_t tail_bytes;
     int64_t commit_clock_ms;        /* newest seen */
     uint64_t entries;
+    uint32_t refused;               /* partitions with segments but no positions: logged by name and not
+                                       handed over, so that whoever touches one finds the same */
 };
 
 void nd_recovery_init(struct nd_recovery *recovery, const struct nd_recovery_options *options);
@@ -60,6 +66,9 @@ ND_CHECKED enum nd_err nd_recovery_replay(void *recovery, const struct nd_wal_en
                                           struct nd_errmsg *msg);
 /* After the open returned: settle what is left (next offsets, gaps, pins). */
 ND_CHECKED enum nd_err nd_recovery_finish(struct nd_recovery *recovery, struct nd_errmsg *msg);
+/* For `relieve`: everything below `offset` is in verified segments; its runs go. */
+void nd_recovery_set_flushed(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                             uint64_t offset);
 /* Take one partition out (the caller owns it from then on), NULL when none is left. */
 struct nd_recovered_partition *nd_recovery_pop(struct nd_recovery *recovery);
 void nd_recovered_partition_free(struct nd_recovered_partition *partition);

@@ -337,7 +337,8 @@ static enum nd_err records_get(struct nd_reader *in, uint32_t topic_size, struct
     }
     out->records = nd_read_slice(in, nd_reader_left(in));
     if (out->count == 0 || out->count != out->sequence_last - out->sequence + 1 ||
-        out->base_offset >= UINT64_MAX - out->count) {
+        out->base_offset >= UINT64_MAX - out->count ||
+        out->origin_sequence >= UINT64_MAX - out->count) {
         return ND_ERR_CORRUPT;
     }
     return nd_run_check(out->records, out->count);
