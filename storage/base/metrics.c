@@ -1,54 +1,12 @@
 /* A registry of families (one name, kind and help each), which own their series. Families and their
  * series are kept in order when they are made, so that the text is one walk. */
-#include "storage/base/metrics.h"
-
-#include <dirent.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "storage/base/alloc.h"
-#include "storage/base/list.h"
 #include "storage/base/map.h"
-#include "storage/base/thread.h"
+#include "storage/base/metrics_impl.h"
 
-enum { PROC_SIZE_MAX = 4096, LABELS_SIZE_MAX = 4096 };
-
-/* All numbers are bumped and read relaxed: each stands alone, and the text is no snapshot. */
-struct nd_series {
-    struct family *family;
-    char *labels;
-    _Atomic uint64_t value; /* counter: the number; gauge and histogram sum: bits of a double */
-    _Atomic uint64_t
-        counts[]; /* histogram: observations in each bucket alone, then above them all */
-};
-
-struct family {
-    char *name, *help;
-    enum nd_metric_kind kind;
-    double *buckets;
-    size_t buckets_count;
-    struct nd_series **series; /* by labels */
-    size_t count, capacity;
-};
-
-struct collector {
-    void (*collect)(void *arg);
-    void *arg;
-};
-
-struct nd_metrics {
-    struct nd_mutex lock;
-    struct family **families;     /* by name; guarded by lock */
-    size_t count, capacity;       /* guarded by lock */
-    struct nd_map *index;         /* name and labels to series; guarded by lock */
-    struct collector *collectors; /* guarded by lock */
-    size_t collectors_count;      /* guarded by lock */
-};
+enum { LABELS_SIZE_MAX = 4096 };
 
 struct nd_metrics *nd_metrics_new(void)
 {
@@ -65,7 +23,7 @@ static void series_free(struct nd_series *series)
     nd_free(series);
 }
 
-static void family_free(struct family *family)
+static void family_free(struct nd_family *family)
 {
     for (size_t i = 0; i < family->count; i++) {
         series_free(family->series[i]);
@@ -110,9 +68,9 @@ struct wanted {
     size_t buckets_count;
 };
 
-static struct family *family_new(const struct wanted *wanted)
+static struct nd_family *family_new(const struct wanted *wanted)
 {
-    struct family *family = nd_xcalloc(1, sizeof *family);
+    struct nd_family *family = nd_xcalloc(1, sizeof *family);
 
     family->name = nd_xstrdup(wanted->name);
     family->help = nd_xstrdup(wanted->help);
@@ -126,7 +84,7 @@ static struct family *family_new(const struct wanted *wanted)
     return family;
 }
 
-static struct family *family_get_locked(struct nd_metrics *m, const struct wanted *wanted)
+static struct nd_family *family_get_locked(struct nd_metrics *m, const struct wanted *wanted)
 {
     size_t low = 0, high = m->count;
 
@@ -139,7 +97,7 @@ static struct family *family_get_locked(struct nd_metrics *m, const struct wante
         }
     }
     if (low < m->count && strcmp(m->families[low]->name, wanted->name) == 0) {
-        struct family *family = m->families[low];
+        struct nd_family *family = m->families[low];
         ND_ASSERT(family->kind == wanted->kind);
         ND_ASSERT(family->buckets_count == wanted->buckets_count);
         return family;
@@ -151,7 +109,7 @@ static struct family *family_get_locked(struct nd_metrics *m, const struct wante
     return m->families[low];
 }
 
-static struct nd_series *series_add(struct family *family, const char *labels)
+static struct nd_series *series_add(struct nd_family *family, const char *labels)
 {
     size_t counts = family->kind == ND_METRIC_HISTOGRAM ? family->buckets_count + 1 : 0;
     struct nd_series *series = nd_xcalloc(1, sizeof *series + counts * sizeof series->counts[0]);
@@ -244,7 +202,7 @@ static bool labels_have(const char *labels, const char *pair)
     }
 }
 
-static void family_remove_locked(struct nd_metrics *m, struct family *family, const char *pair)
+static void family_remove_locked(struct nd_metrics *m, struct nd_family *family, const char *pair)
 {
     size_t kept = 0;
 
@@ -277,14 +235,6 @@ void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *valu
     nd_mutex_unlock(&m->lock);
 }
 
-static double double_of_bits(uint64_t bits)
-{
-    double value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static uint64_t bits_of_double(double value)
 {
     uint64_t bits;
@@ -293,18 +243,13 @@ static uint64_t bits_of_double(double value)
     return bits;
 }
 
-static uint64_t load(const _Atomic uint64_t *number)
-{
-    return atomic_load_explicit(number, memory_order_relaxed);
-}
-
 static void add_double(_Atomic uint64_t *number, double amount)
 {
-    uint64_t before = load(number);
+    uint64_t before = nd_number_load(number);
     uint64_t after;
 
     do {
-        after = bits_of_double(double_of_bits(before) + amount);
+        after = bits_of_double(nd_double_of_bits(before) + amount);
     } while (!atomic_compare_exchange_weak_explicit(number, &before, after, memory_order_relaxed,
                                                     memory_order_relaxed));
 }
@@ -345,7 +290,7 @@ void nd_series_observe(struct nd_series *series, double value)
     if (series == NULL) {
         return;
     }
-    const struct family *family = series->family;
+    const struct nd_family *family = series->family;
     ND_ASSERT(family->kind == ND_METRIC_HISTOGRAM);
     while (bucket < family->buckets_count && !(value <= family->buckets[bucket])) {
         bucket += 1;
@@ -362,11 +307,11 @@ double nd_series_value(const struct nd_series *series)
         return 0;
     }
     switch (series->family->kind) {
-    case ND_METRIC_COUNTER: return (double)load(&series->value);
-    case ND_METRIC_GAUGE: return double_of_bits(load(&series->value));
+    case ND_METRIC_COUNTER: return (double)nd_number_load(&series->value);
+    case ND_METRIC_GAUGE: return nd_double_of_bits(nd_number_load(&series->value));
     case ND_METRIC_HISTOGRAM:
         for (size_t i = 0; i <= series->family->buckets_count; i++) {
-            count += load(&series->counts[i]);
+            count += nd_number_load(&series->counts[i]);
         }
         return (double)count;
     }
@@ -380,234 +325,8 @@ void nd_metrics_add_collector(struct nd_metrics *m, void (*collect)(void *arg), 
     }
     nd_mutex_lock(&m->lock);
     m->collectors = nd_xrealloc(m->collectors, (m->collectors_count + 1) * sizeof *m->collectors);
-    m->collectors[m->collectors_count++] = (struct collector){collect, arg};
+    m->collectors[m->collectors_count++] = (struct nd_collector){collect, arg};
     nd_mutex_unlock(&m->lock);
-}
-
-/* The shortest form that reads back as the same number. */
-static void put_double(struct nd_buf *out, double value)
-{
-    char text[40];
-
-    if (isnan(value)) {
-        nd_buf_put_text(out, "NaN");
-        return;
-    }
-    if (isinf(value)) {
-        nd_buf_put_text(out, value > 0 ? "+Inf" : "-Inf");
-        return;
-    }
-    for (int digits = 15; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
-            break;
-        }
-    }
-    nd_buf_put_text(out, text);
-}
-
-static void put_escaped(struct nd_buf *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '\\': nd_buf_put_text(out, "\\\\"); break;
-        case '\n': nd_buf_put_text(out, "\\n"); break;
-        default: nd_buf_put_u8(out, (uint8_t)*text);
-        }
-    }
-}
-
-static void put_braces(struct nd_buf *out, const char *labels)
-{
-    if (labels[0] != '\0') {
-        nd_buf_put_u8(out, '{');
-        nd_buf_put_text(out, labels);
-        nd_buf_put_u8(out, '}');
-    }
-    nd_buf_put_u8(out, ' ');
-}
-
-static void put_histogram(struct nd_buf *out, const struct nd_series *series)
-{
-    const struct family *family = series->family;
-    uint64_t count = 0;
-
-    for (size_t i = 0; i <= family->buckets_count; i++) {
-        count += load(&series->counts[i]);
-        nd_buf_put_text(out, "narad_");
-        nd_buf_put_text(out, family->name);
-        nd_buf_put_text(out, "_bucket{");
-        nd_buf_put_text(out, series->labels);
-        nd_buf_put_text(out, series->labels[0] == '\0' ? "le=\"" : ",le=\"");
-        put_double(out, i < family->buckets_count ? family->buckets[i] : (double)INFINITY);
-        nd_buf_printf(out, "\"} %" PRIu64 "\n", count);
-    }
-    nd_buf_put_text(out, "narad_");
-    nd_buf_put_text(out, family->name);
-    nd_buf_put_text(out, "_sum");
-    put_braces(out, series->labels);
-    put_double(out, double_of_bits(load(&series->value)));
-    nd_buf_put_text(out, "\nnarad_");
-    nd_buf_put_text(out, family->name);
-    nd_buf_put_text(out, "_count");
-    put_braces(out, series->labels);
-    nd_buf_printf(out, "%" PRIu64 "\n", count);
-}
-
-static void put_series(struct nd_buf *out, const struct nd_series *series)
-{
-    if (series->family->kind == ND_METRIC_HISTOGRAM) {
-        put_histogram(out, series);
-        return;
-    }
-    nd_buf_put_text(out, "narad_");
-    nd_buf_put_text(out, series->family->name);
-    put_braces(out, series->labels);
-    if (series->family->kind == ND_METRIC_COUNTER) {
-        nd_buf_printf(out, "%" PRIu64, load(&series->value));
-    } else {
-        put_double(out, double_of_bits(load(&series->value)));
-    }
-    nd_buf_put_u8(out, '\n');
-}
-
-static const char *kind_name(enum nd_metric_kind kind)
-{
-    switch (kind) {
-    case ND_METRIC_COUNTER: return "counter";
-    case ND_METRIC_GAUGE: return "gauge";
-    case ND_METRIC_HISTOGRAM: return "histogram";
-    }
-    ND_UNREACHABLE();
-}
-
-static void put_family(struct nd_buf *out, const struct family *family)
-{
-    if (family->count == 0) {
-        return;
-    }
-    nd_buf_put_text(out, "# HELP narad_");
-    nd_buf_put_text(out, family->name);
-    nd_buf_put_u8(out, ' ');
-    put_escaped(out, family->help);
-    nd_buf_put_text(out, "\n# TYPE narad_");
-    nd_buf_put_text(out, family->name);
-    nd_buf_printf(out, " %s\n", kind_name(family->kind));
-    for (size_t i = 0; i < family->count; i++) {
-        put_series(out, family->series[i]);
-    }
-}
-
-static void put_process_value(struct nd_buf *out, const char *name, const char *kind,
-                              const char *help, double value)
-{
-    nd_buf_printf(out, "# HELP process_%s %s\n# TYPE process_%s %s\nprocess_%s ", name, help, name,
-                  kind, name);
-    put_double(out, value);
-    nd_buf_put_u8(out, '\n');
-}
-
-/* A small file of /proc, cut at PROC_SIZE_MAX; false where it cannot be read. */
-static bool proc_read(const char *path, char text[PROC_SIZE_MAX])
-{
-    FILE *file = fopen(path, "re");
-
-    if (file == NULL) {
-        return false;
-    }
-    size_t size = fread(text, 1, PROC_SIZE_MAX - 1, file);
-    text[size] = '\0';
-    (void)fclose(file);
-    return size > 0;
-}
-
-static double open_files(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    double count = -3; /* ".", ".." and the one that reads */
-
-    if (dir == NULL) {
-        return 0;
-    }
-    while (readdir(dir) != NULL) {
-        count += 1;
-    }
-    (void)closedir(dir);
-    return count;
-}
-
-/* Unix seconds at which the machine started. */
-static double boot_seconds(void)
-{
-    struct timespec wall, boot;
-
-    (void)clock_gettime(CLOCK_REALTIME, &wall);
-    (void)clock_gettime(CLOCK_BOOTTIME, &boot);
-    return (double)(wall.tv_sec - boot.tv_sec) + (double)(wall.tv_nsec - boot.tv_nsec) * 1e-9;
-}
-
-/* Names in order, as the rest. Where /proc is missing the values that need it are left out. */
-static void put_process(struct nd_buf *out)
-{
-    char text[PROC_SIZE_MAX];
-    unsigned long long start_ticks, virtual_bytes;
-    struct timespec cpu = {0};
-    long resident_pages;
-    double ticks = (double)sysconf(_SC_CLK_TCK);
-
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    put_process_value(out, "cpu_seconds_total", "counter",
-                      "Total user and system CPU time spent in seconds.",
-                      (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9);
-    put_process_value(out, "open_fds", "gauge", "Number of open file descriptors.", open_files());
-    if (!proc_read("/proc/self/stat", text)) {
-        return;
-    }
-    /* The second field is the program's name in brackets and may hold anything. Of those behind it,
-     * the 20th to 22nd are start time, virtual size and resident pages. */
-    const char *fields = strrchr(text, ')');
-    if (fields == NULL || sscanf(fields + 1,
-                                 " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-                                 "%*d %*d %*d %llu %llu %ld",
-                                 &start_ticks, &virtual_bytes, &resident_pages) != 3) {
-        return;
-    }
-    put_process_value(out, "resident_memory_bytes", "gauge", "Resident memory size in bytes.",
-                      (double)resident_pages * (double)sysconf(_SC_PAGESIZE));
-    put_process_value(out, "start_time_seconds", "gauge",
-                      "Start time of the process since the Unix epoch in seconds.",
-                      boot_seconds() + (double)start_ticks / ticks);
-    put_process_value(out, "virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
-                      (double)virtual_bytes);
-}
-
-static void collect(struct nd_metrics *m)
-{
-    nd_mutex_lock(&m->lock);
-    size_t count = m->collectors_count;
-    struct collector *collectors = nd_xcalloc(count, sizeof *collectors);
-    for (size_t i = 0; i < count; i++) {
-        collectors[i] = m->collectors[i];
-    }
-    nd_mutex_unlock(&m->lock);
-
-    for (size_t i = 0; i < count; i++) {
-        collectors[i].collect(collectors[i].arg);
-    }
-    nd_free(collectors);
-}
-
-void nd_metrics_text(struct nd_metrics *m, struct nd_buf *out)
-{
-    if (m != NULL) {
-        collect(m);
-        nd_mutex_lock(&m->lock);
-        for (size_t i = 0; i < m->count; i++) {
-            put_family(out, m->families[i]);
-        }
-        nd_mutex_unlock(&m->lock);
-    }
-    put_process(out);
 }
 
 void nd_metrics_label(char *out, size_t out_size, const char *name, const char *value)
