@@ -1,0 +1,288 @@
+#include "tests/unit/clients/fake_broker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/narad/v1/admin.pb-c.h"
+#include "proto/narad/v1/broker.pb-c.h"
+#include "tests/support/nd_test.h"
+
+static struct fake_broker *broker_of(struct nd_rpc_call *call)
+{
+    return nd_rpc_call_server_user(call);
+}
+
+static void count(struct fake_broker *broker, uint32_t *counter, uint32_t by)
+{
+    nd_mutex_lock(&broker->lock);
+    *counter += by;
+    nd_cond_broadcast(&broker->changed);
+    nd_mutex_unlock(&broker->lock);
+}
+
+/* --- ProduceStream --- */
+
+static void produce_open(struct nd_rpc_call *call)
+{
+    struct fake_broker *broker = broker_of(call);
+
+    count(broker, &broker->streams, 1);
+    if (broker->refuse_code != 0) {
+        nd_rpc_call_finish(call, broker->refuse_code, "refused by the test");
+    }
+}
+
+static void produce_confirm(struct nd_rpc_call *call, uint64_t id, uint32_t code)
+{
+    Narad__V1__ProduceStreamResponse response = NARAD__V1__PRODUCE_STREAM_RESPONSE__INIT;
+    Narad__V1__ProduceResult result = NARAD__V1__PRODUCE_RESULT__INIT;
+    Narad__V1__ProduceResult *results[] = {&result};
+    Narad__V1__Placement placement = NARAD__V1__PLACEMENT__INIT;
+    Narad__V1__Placement *placements[] = {&placement};
+    char text[] = "too odd";
+
+    result.id = id;
+    result.code = code;
+    placement.offset = id * 10;
+    if (code == 0) {
+        result.placements = placements;
+        result.n_placements = 1;
+    } else {
+        result.error = text;
+    }
+    response.results = results;
+    response.n_results = 1;
+    nd_rpc_call_send(call, &response.base);
+}
+
+static void produce_message(struct nd_rpc_call *call, struct nd_slice message)
+{
+    struct fake_broker *broker = broker_of(call);
+    const Narad__V1__ProduceStreamRequest *request =
+        nd_rpc_call_decode(call, &narad__v1__produce_stream_request__descriptor, message);
+
+    count(broker, &broker->messages_of_stream, 1);
+    for (size_t i = 0; request != NULL && i < request->n_items; i++) {
+        const Narad__V1__ProduceItem *item = request->items[i];
+        nd_mutex_lock(&broker->lock);
+        bool hold = broker->hold;
+        bool breaks = broker->break_after > 0 && --broker->break_after == 0;
+        snprintf(broker->last_topic, sizeof broker->last_topic, "%s", item->topic);
+        nd_mutex_unlock(&broker->lock);
+        if (!hold) {
+            bool odd = item->records[0]->payload.len == 3;
+            produce_confirm(call, item->id, odd ? 3 : 0);
+        }
+        count(broker, &broker->items, 1);
+        if (breaks) {
+            nd_rpc_call_finish(call, 14, "broken off by the test");
+            return;
+        }
+    }
+}
+
+static void finish_ok(struct nd_rpc_call *call)
+{
+    nd_rpc_call_finish(call, 0, "");
+}
+
+static void finish_cancelled(struct nd_rpc_call *call)
+{
+    nd_rpc_call_finish(call, 1, "cancelled");
+}
+
+/* --- Ack --- */
+
+static void ack_start(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct fake_broker *broker = broker_of(call);
+    const Narad__V1__AckRequest *ack =
+        nd_rpc_call_decode(call, &narad__v1__ack_request__descriptor, request);
+    Narad__V1__AckResponse response = NARAD__V1__ACK_RESPONSE__INIT;
+    Narad__V1__SettleResult result = NARAD__V1__SETTLE_RESULT__INIT;
+    Narad__V1__SettleResult *results[1000];
+
+    result.code = broker->stale ? 9 : 0;
+    for (size_t i = 0; i < ack->n_settles; i++) {
+        results[i] = &result;
+    }
+    response.results = results;
+    response.n_results = ack->n_settles;
+    count(broker, &broker->acks, 1);
+    count(broker, &broker->settles, (uint32_t)ack->n_settles);
+    nd_rpc_call_reply(call, &response.base);
+}
+
+/* --- Subscribe --- */
+
+static void deliver(struct nd_rpc_call *call, uint32_t messages)
+{
+    for (uint32_t i = 0; i < messages; i++) {
+        Narad__V1__SubscribeResponse response = NARAD__V1__SUBSCRIBE_RESPONSE__INIT;
+        Narad__V1__Message message = NARAD__V1__MESSAGE__INIT;
+        Narad__V1__Message *list[] = {&message};
+        char handle[32];
+        snprintf(handle, sizeof handle, "0:%u:77", i);
+        message.offset = i;
+        message.receipt_handle = handle;
+        response.messages = list;
+        response.n_messages = 1;
+        nd_rpc_call_send(call, &response.base);
+    }
+}
+
+static void subscribe_message(struct nd_rpc_call *call, struct nd_slice message)
+{
+    struct fake_broker *broker = broker_of(call);
+    const Narad__V1__SubscribeRequest *request =
+        nd_rpc_call_decode(call, &narad__v1__subscribe_request__descriptor, message);
+    Narad__V1__SubscribeResponse response = NARAD__V1__SUBSCRIBE_RESPONSE__INIT;
+    Narad__V1__SettleResult result = NARAD__V1__SETTLE_RESULT__INIT;
+    Narad__V1__SettleResult *results[1000];
+
+    if (request->start != NULL) {
+        count(broker, &broker->streams, 1);
+        deliver(call, broker->deliver);
+    }
+    nd_mutex_lock(&broker->lock);
+    bool breaks = broker->break_after > 0 && request->n_settles > 0;
+    broker->break_after = breaks ? 0 : broker->break_after;
+    nd_mutex_unlock(&broker->lock);
+    result.code = broker->stale ? 9 : 0;
+    for (size_t i = 0; i < request->n_settles; i++) {
+        results[i] = &result;
+    }
+    response.results = results;
+    response.n_results = request->n_settles;
+    if (breaks) {
+        nd_rpc_call_finish(call, 14, "broken off by the test");
+    } else if (request->n_settles > 0) {
+        nd_rpc_call_send(call, &response.base);
+    }
+    count(broker, &broker->settles, (uint32_t)request->n_settles);
+}
+
+/* --- Replay, Version --- */
+
+static void replay_start(struct nd_rpc_call *call, struct nd_slice bytes)
+{
+    const Narad__V1__ReplayRequest *request =
+        nd_rpc_call_decode(call, &narad__v1__replay_request__descriptor, bytes);
+
+    for (uint64_t i = 0; i < request->max_messages; i++) {
+        Narad__V1__ReplayResponse response = NARAD__V1__REPLAY_RESPONSE__INIT;
+        Narad__V1__Message message = NARAD__V1__MESSAGE__INIT;
+        Narad__V1__Message *list[] = {&message};
+        message.offset = request->offset + i;
+        response.messages = list;
+        response.n_messages = 1;
+        nd_rpc_call_send(call, &response.base);
+    }
+    if (request->partition == 9) {
+        nd_rpc_call_finish(call, 11, "aged out");
+    } else {
+        finish_ok(call);
+    }
+}
+
+static void version_start(struct nd_rpc_call *call, struct nd_slice bytes)
+{
+    Narad__V1__VersionResponse response = NARAD__V1__VERSION_RESPONSE__INIT;
+    char version[] = "9.9.9";
+
+    (void)bytes;
+    response.version = version;
+    nd_rpc_call_reply(call, &response.base);
+}
+
+static const struct nd_rpc_method method_produce = {.path = "/narad.v1.Broker/ProduceStream",
+                                                    .kind = ND_RPC_BIDI,
+                                                    .message_bytes_max = 20 << 20,
+                                                    .on_open = produce_open,
+                                                    .on_message = produce_message,
+                                                    .on_half_close = finish_ok,
+                                                    .on_cancel = finish_cancelled};
+static const struct nd_rpc_method method_subscribe = {.path = "/narad.v1.Broker/Subscribe",
+                                                      .kind = ND_RPC_BIDI,
+                                                      .message_bytes_max = 4 << 20,
+                                                      .on_message = subscribe_message,
+                                                      .on_half_close = finish_ok,
+                                                      .on_cancel = finish_cancelled};
+static const struct nd_rpc_method method_ack = {.path = "/narad.v1.Broker/Ack",
+                                                .kind = ND_RPC_UNARY,
+                                                .message_bytes_max = 4 << 20,
+                                                .on_start = ack_start};
+static const struct nd_rpc_method method_replay = {.path = "/narad.v1.Broker/Replay",
+                                                   .kind = ND_RPC_SERVER_STREAM,
+                                                   .message_bytes_max = 4 << 20,
+                                                   .on_start = replay_start,
+                                                   .on_cancel = finish_cancelled};
+static const struct nd_rpc_method method_version = {.path = "/narad.v1.Admin/Version",
+                                                    .kind = ND_RPC_UNARY,
+                                                    .message_bytes_max = 4 << 20,
+                                                    .on_start = version_start};
+static const struct nd_rpc_method *const methods[] = {&method_produce, &method_subscribe,
+                                                      &method_ack, &method_replay, &method_version};
+
+void fake_broker_init(struct fake_broker *broker)
+{
+    *broker = (struct fake_broker){.dir = "/tmp/narad-client-XXXXXX"};
+    nd_mutex_init(&broker->lock);
+    nd_cond_init(&broker->changed);
+    assert_non_null(mkdtemp(broker->dir));
+    snprintf(broker->address, sizeof broker->address, "unix:%s/s", broker->dir);
+}
+
+void fake_broker_start(struct fake_broker *broker)
+{
+    struct nd_rpc_server_options options = {.methods = methods,
+                                            .methods_count = ND_ARRAY_SIZE(methods),
+                                            .user = broker,
+                                            .threads = 1,
+                                            .message_bytes_max = 20 << 20,
+                                            .calls_max = 1000};
+    struct nd_errmsg msg = {""};
+    int port;
+
+    assert_int_equal(nd_rpc_server_new(&broker->server, &options, &msg), ND_OK);
+    assert_int_equal(nd_rpc_server_listen(broker->server, broker->address, &port, &msg), ND_OK);
+    assert_int_equal(nd_rpc_server_start(broker->server, &msg), ND_OK);
+}
+
+void fake_broker_stop(struct fake_broker *broker)
+{
+    nd_rpc_server_stop(broker->server, 0);
+    nd_rpc_server_free(broker->server);
+    broker->server = NULL;
+}
+
+void fake_broker_release(struct fake_broker *broker)
+{
+    char path[128];
+
+    if (broker->server != NULL) {
+        fake_broker_stop(broker);
+    }
+    snprintf(path, sizeof path, "%s/s", broker->dir);
+    unlink(path);
+    rmdir(broker->dir);
+    nd_cond_release(&broker->changed);
+    nd_mutex_release(&broker->lock);
+}
+
+void fake_broker_wait(struct fake_broker *broker, const uint32_t *counter, uint32_t value)
+{
+    struct timespec now;
+    bool in_time = true;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t deadline = ((uint64_t)now.tv_sec + 20) * 1000000000u;
+    nd_mutex_lock(&broker->lock);
+    while (*counter < value && in_time) {
+        in_time = nd_cond_wait_until(&broker->changed, &broker->lock, deadline);
+    }
+    nd_mutex_unlock(&broker->lock);
+    assert_true(in_time);
+}

@@ -1,0 +1,36 @@
+/* A broker that does what a test tells it: a real gRPC server on a Unix socket with handlers that
+ * confirm, hold back, refuse or break off. It can be stopped and started again at the same address.
+ */
+#ifndef FAKE_BROKER_H
+#define FAKE_BROKER_H
+
+#include "storage/base/thread.h"
+
+#include "proto/rpc/server.h"
+
+struct fake_broker {
+    char dir[64], address[96];
+    struct nd_rpc_server *server;
+    struct nd_mutex lock;
+    struct nd_cond changed;
+    /* orders; guarded by lock */
+    bool hold; /* confirm nothing */
+    uint32_t
+        break_after; /* end the stream with UNAVAILABLE after so many confirmations; 0: never */
+    int refuse_code; /* end produce streams at once with this status; 0: no */
+    bool stale;      /* settles answer FAILED_PRECONDITION */
+    /* what happened; guarded by lock */
+    uint32_t items, streams, settles, acks,
+        messages_of_stream; /* stream messages that carried items */
+    char last_topic[64];
+    uint32_t deliver; /* messages that a new Subscribe stream delivers at once */
+};
+
+void fake_broker_init(struct fake_broker *broker);
+void fake_broker_start(struct fake_broker *broker);
+void fake_broker_stop(struct fake_broker *broker);
+void fake_broker_release(struct fake_broker *broker);
+/* Wait until *counter, guarded by lock, is at least `value`; fails the test after 20 s. */
+void fake_broker_wait(struct fake_broker *broker, const uint32_t *counter, uint32_t value);
+
+#endif
