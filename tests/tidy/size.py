@@ -7,6 +7,11 @@ LINES_MAX = {".c": 800, ".h": 250}
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 6
 COLUMNS_MAX = 100
+# Functions that may have more parameters, and why.
+MORE_PARAMETERS = {
+    "nd_rpc_call_unary": 8, # the whole of a call; an options struct would live for one statement
+    "nd_rpc_stream_open": 7, # the same
+}
 
 
 def functions(lines):
@@ -54,8 +59,10 @@ def check_file(path, text):
     for first, last, signature in functions(tree.code_only(text).splitlines()):
         if last - first - 1 > FUNCTION_LINES_MAX:
             yield f"{path}:{first}: function of {last - first - 1} lines, at most {FUNCTION_LINES_MAX}"
-        if parameters(signature) > PARAMETERS_MAX:
-            yield f"{path}:{first}: {parameters(signature)} parameters, at most {PARAMETERS_MAX}"
+        name = re.search(r"(\w+)\s*\(", signature)
+        limit = MORE_PARAMETERS.get(name[1] if name else "", PARAMETERS_MAX)
+        if parameters(signature) > limit:
+            yield f"{path}:{first}: {parameters(signature)} parameters, at most {limit}"
 
 
 def main():
