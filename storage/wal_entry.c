@@ -196,6 +196,7 @@ void nd_wal_unit_add_checkpoint(struct nd_wal_unit *unit,
     struct nd_buf *out = &unit->heads;
 
     part->own_sequence_at = (uint32_t)out->size;
+    unit->checkpoint = UINT64_MAX; /* there is one; its replay_from is known at staging */
     nd_buf_put_u64(out, 0);
     nd_buf_put_u64(out, (uint64_t)checkpoint->commit_clock_ms);
     nd_buf_put_u32(out, checkpoint->flushed_count);
