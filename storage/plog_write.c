@@ -186,7 +186,7 @@ static enum nd_err pending_verify(struct nd_plog *plog, struct nd_errmsg *msg)
         w->name_synced = true;
     }
     char *path = nd_segment_path(plog->dir, w->segment->summary.base_offset, ND_SEGMENT_LOG);
-    enum nd_err err = nd_segment_verify(env, path, w->segment->summary.epoch, w->pending,
+    enum nd_err err = nd_segment_verify(env, path, &w->segment->summary, w->pending,
                                         w->pending_count, &verified, msg);
     nd_free(path);
     pending_commit(plog, verified);

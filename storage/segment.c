@@ -283,6 +283,14 @@ enum nd_err nd_segment_scan(struct nd_segment_scan *scan, struct nd_errmsg *msg)
 
 /* --- reading back --- */
 
+static bool header_is_as_written(struct nd_slice bytes, const struct nd_segment_summary *summary)
+{
+    uint8_t wanted[ND_SEGMENT_HEADER_SIZE];
+
+    nd_segment_header_put(wanted, summary);
+    return bytes.size >= sizeof wanted && memcmp(bytes.data, wanted, sizeof wanted) == 0;
+}
+
 static enum nd_err verify_open(const struct nd_env *env, const char *path, uint64_t from,
                                uint64_t to, int *file_out, struct nd_errmsg *msg)
 {
@@ -314,7 +322,41 @@ static bool frame_is_as_written(struct nd_slice bytes, uint64_t epoch,
            nd_frame_crc_holds(bytes.data, epoch, &found);
 }
 
-enum nd_err nd_segment_verify(const struct nd_env *env, const char *path, uint64_t epoch,
+/* The frames of a file, and its header in front of the first one. */
+static enum nd_err verify_frames(struct nd_window *window, const struct nd_segment_summary *summary,
+                                 const struct nd_segment_frame *frames, uint32_t count,
+                                 uint32_t *verified_out, struct nd_errmsg *msg)
+{
+    struct nd_slice bytes;
+
+    if (frames[0].at == ND_SEGMENT_HEADER_SIZE) {
+        enum nd_err err = nd_window_get(window, 0, ND_SEGMENT_HEADER_SIZE, &bytes, msg);
+        if (err == ND_OK && !header_is_as_written(bytes, summary)) {
+            nd_errmsg_set(msg, "the device returned another segment header than written");
+            err = ND_ERR_CORRUPT;
+        }
+        if (err != ND_OK) {
+            return err;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        enum nd_err err =
+            nd_window_get(window, frames[i].at, nd_frame_size(&frames[i].header), &bytes, msg);
+        if (err == ND_OK && !frame_is_as_written(bytes, summary->epoch, &frames[i])) {
+            nd_errmsg_set(msg, "at %" PRIu64 " the device returned other bytes than written",
+                          frames[i].at);
+            err = ND_ERR_CORRUPT;
+        }
+        if (err != ND_OK) {
+            return err;
+        }
+        *verified_out += 1;
+    }
+    return ND_OK;
+}
+
+enum nd_err nd_segment_verify(const struct nd_env *env, const char *path,
+                              const struct nd_segment_summary *summary,
                               const struct nd_segment_frame *frames, uint32_t count,
                               uint32_t *verified_out, struct nd_errmsg *msg)
 {
@@ -323,7 +365,7 @@ enum nd_err nd_segment_verify(const struct nd_env *env, const char *path, uint64
 
     *verified_out = 0;
     ND_ASSERT(count > 0);
-    uint64_t from = frames[0].at;
+    uint64_t from = frames[0].at == ND_SEGMENT_HEADER_SIZE ? 0 : frames[0].at;
     uint64_t to = frames[count - 1].at + nd_frame_size(&frames[count - 1].header);
     enum nd_err err = verify_open(env, path, from, nd_align_up(to), &file, msg);
     if (err != ND_OK) {
@@ -331,15 +373,9 @@ enum nd_err nd_segment_verify(const struct nd_env *env, const char *path, uint64
     }
     size_t chunk = (size_t)ND_MIN(to - from, (uint64_t)SCAN_CHUNK);
     nd_window_init(&window, env, file, to, chunk, ND_FRAME_SIZE_MAX);
-    for (uint32_t i = 0; i < count && err == ND_OK; i++) {
-        struct nd_slice bytes;
-        err = nd_window_get(&window, frames[i].at, nd_frame_size(&frames[i].header), &bytes, msg);
-        if (err == ND_OK && !frame_is_as_written(bytes, epoch, &frames[i])) {
-            nd_errmsg_set(msg, "%s at %" PRIu64 ": the device returned other bytes than written",
-                          path, frames[i].at);
-            err = ND_ERR_CORRUPT;
-        }
-        *verified_out += err == ND_OK ? 1 : 0;
+    err = verify_frames(&window, summary, frames, count, verified_out, msg);
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "read back %s", path);
     }
     nd_window_release(&window);
     env->close(env->impl, file);

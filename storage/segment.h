@@ -80,11 +80,12 @@ struct nd_segment_scan {
 };
 ND_CHECKED enum nd_err nd_segment_scan(struct nd_segment_scan *scan, struct nd_errmsg *msg);
 
-/* Read frames back from the device and compare them with what was written (F3): through
- * ND_OPEN_DIRECT, or, where that does not exist, after dropping the pages. CORRUPT: the device
- * holds something else. *verified_out of the frames, from the first on, are good whatever is
- * returned. */
-ND_CHECKED enum nd_err nd_segment_verify(const struct nd_env *env, const char *path, uint64_t epoch,
+/* Read frames, and with the first of a file its header, back from the device and compare them with
+ * what was written (F3): through ND_OPEN_DIRECT, or, where that does not exist, after dropping the
+ * pages. CORRUPT: the device holds something else. *verified_out of the frames, from the first on,
+ * are good whatever is returned. */
+ND_CHECKED enum nd_err nd_segment_verify(const struct nd_env *env, const char *path,
+                                         const struct nd_segment_summary *summary,
                                          const struct nd_segment_frame *frames, uint32_t count,
                                          uint32_t *verified_out, struct nd_errmsg *msg);
 
