@@ -51,13 +51,16 @@ static bool get_fixed(struct walk *w, size_t size)
 static bool next_field(struct walk *w, struct field *out)
 {
     uint64_t tag, size;
-    if (w->at == w->end || !get_varint(w, 5, &tag)) {
+    if (w->at == w->end) {
+        return false;
+    }
+    if ((*w->at & 0xf8) == 0) {
+        return fail(w); /* number 0 does not exist */
+    }
+    if (!get_varint(w, 5, &tag)) {
         return false;
     }
     out->number = (uint32_t)tag >> 3;
-    if (out->number == 0) {
-        return fail(w);
-    }
     switch (tag & 7) {
     case VARINT: out->type = VARINT; return get_varint(w, 10, &out->value);
     case FIXED64: out->type = FIXED64; return get_fixed(w, 8);
@@ -105,7 +108,7 @@ static bool get_header(struct nd_slice in, struct nd_record_header *out)
     struct field field;
     *out = (struct nd_record_header){{(const uint8_t *)"", 0}, {(const uint8_t *)"", 0}};
     while (in.size > 0 && next_field(&w, &field)) {
-        if (field.number <= 2 && field.type != BYTES) {
+        if ((field.number == 1 || field.number == 2) && field.type != BYTES) {
             return false;
         }
         if (field.number == 1) {
@@ -142,7 +145,7 @@ static enum nd_err get_record(struct decoder *d, struct nd_slice in, struct nd_p
     *out =
         (struct nd_produce_record){{(const uint8_t *)"", 0}, {(const uint8_t *)"", 0}, NULL, 0, -1};
     while (in.size > 0 && next_field(&w, &field)) {
-        if ((field.number <= 3 && field.type != BYTES) ||
+        if ((field.number >= 1 && field.number <= 3 && field.type != BYTES) ||
             (field.number == 4 && field.type != VARINT)) {
             return ND_ERR_INVALID_ARGUMENT;
         }
@@ -212,7 +215,7 @@ static enum nd_err get_batch(struct nd_slice in, uint32_t first, struct nd_arena
             out->topic = field.bytes;
         } else if (first == 2 && field.number == 1 && field.type == VARINT) {
             out->id = field.value;
-        } else if (field.number <= first + 1) {
+        } else if (field.number >= 1 && field.number <= first + 1) {
             return ND_ERR_INVALID_ARGUMENT; /* a known number with the wrong type */
         }
     }

@@ -1,0 +1,458 @@
+#include "server/node.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "storage/base/alloc.h"
+
+#include "cluster/metastore.h"
+#include "proto/rpc/server.h"
+#include "server/broker/broker.h"
+#include "server/rpc/handlers.h"
+#include "server/topic_relay.h"
+#include "server/version.h"
+#include "storage/clock.h"
+#include "storage/layout.h"
+#include "storage/recovery.h"
+
+enum {
+    FRAME_BYTES_MAX = 20 << 20,
+    STAGED_BYTES_MAX = 72 << 20,
+    SEGMENT_BYTES = 64 << 20,
+    SEGMENT_FRAME_BYTES = 256 << 10,
+    INDEX_STRIDE_BYTES = 32 << 10,
+    FLUSH_BYTES = 1 << 20,
+    FLUSH_AGE_MS = 60000,
+    WAL_SPARES = 2,
+    SYNC_ONE_BY_ONE_MAX = 8,
+    COLD_READ_WORKERS = 2,
+    CALLS_MAX = 131072,
+    RECEIVE_BYTES_MAX = 20 << 20,
+    KEEPALIVE_MS = 20000,
+    KEEPALIVE_TIMEOUT_MS = 10000,
+    TRANSPORT_BYTES_MAX = 512 << 20,
+    STOP_CHANGES_WAIT_MS = 5000,
+};
+
+struct nd_node {
+    struct nd_node_options options;
+    const struct nd_settings *settings; /* options.launch's */
+    const struct nd_env *env;
+    struct nd_metrics *metrics;
+    struct nd_layout layout; /* the locked data directory */
+    bool locked;
+    struct nd_topic_relay relay;
+    struct nd_metastore *metastore;
+    struct nd_recovery recovery;
+    struct nd_wal *wal;
+    bool wal_running, flusher_running, broker_running;
+    struct nd_commit_clock *clock;
+    struct nd_flusher *flusher;
+    struct nd_broker *broker;
+    struct nd_handlers *handlers;
+    struct nd_rpc_server *rpc;
+    bool rpc_running;
+    int port;
+    char host[256];   /* of grpc.addr */
+    char socket[512]; /* "": none */
+};
+
+/* --- boot, in this order --- */
+
+static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
+{
+    char dir[1024];
+    snprintf(dir, sizeof dir, "%s/metastore", n->settings->storage_data_dir);
+    struct nd_metastore_options options = {
+        .dir = dir,
+        .env = n->env,
+        .node_id = n->settings->cluster_node_id,
+        .address = n->settings->cluster_addr,
+        .snapshot_threshold = (uint32_t)n->settings->cluster_raft_snapshot_threshold,
+        .trailing = (uint32_t)n->settings->cluster_raft_trailing_logs,
+        .topic_partitions_max = (uint32_t)n->settings->topic_max_partitions,
+        .log = n->options.log,
+        .metrics = n->metrics,
+        .topic_changed = nd_topic_relay_changed,
+        .topic_changed_arg = &n->relay,
+    };
+    return nd_metastore_open(&n->metastore, &options, msg);
+}
+
+static enum nd_err start_wal(struct nd_node *n, struct nd_errmsg *msg)
+{
+    struct nd_recovery_options recovery = {
+        .env = n->env,
+        .data_dir = n->settings->storage_data_dir,
+        .log = n->options.log,
+    };
+    struct nd_wal_options options = {
+        .env = n->env,
+        .dir = n->layout.wal_dir,
+        .must_exist = !n->layout.fresh,
+        .member = nd_metastore_member(n->metastore),
+        .file_bytes = n->settings->storage_wal_file_bytes,
+        .frame_bytes_max = FRAME_BYTES_MAX,
+        .staged_bytes_max = STAGED_BYTES_MAX,
+        .keep_bytes = n->settings->storage_wal_keep_bytes,
+        .disk_reserve_bytes = n->settings->storage_disk_reserve_bytes,
+        .spares = WAL_SPARES,
+        .log = n->options.log,
+        .metrics = n->metrics,
+    };
+    memcpy(recovery.store_id, n->layout.store_id, sizeof recovery.store_id);
+    memcpy(options.store_id, n->layout.store_id, sizeof options.store_id);
+    nd_recovery_init(&n->recovery, &recovery);
+    enum nd_err err = nd_wal_open(&n->wal, &options, nd_recovery_replay, &n->recovery, msg);
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "open the log");
+        return err;
+    }
+    err = nd_recovery_finish(&n->recovery, msg);
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "recover");
+        return err;
+    }
+    err = nd_layout_confirm(&n->layout, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    n->clock = nd_commit_clock_new(n->env, n->recovery.commit_clock_ms, n->options.log, n->metrics);
+    n->wal_running = nd_wal_thread_start(n->wal);
+    return n->wal_running ? ND_OK : ND_ERR_NO_MEMORY;
+}
+
+static int64_t commit_clock_ms(void *arg)
+{
+    return nd_commit_clock_now_ms(arg);
+}
+
+static enum nd_level level_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum nd_level level;
+    } levels[] = {{"fastest", ND_LEVEL_FASTEST},
+                  {"default", ND_LEVEL_DEFAULT},
+                  {"better", ND_LEVEL_BETTER},
+                  {"best", ND_LEVEL_BEST}};
+    for (size_t i = 0; i < ND_ARRAY_SIZE(levels); i++) {
+        if (strcmp(levels[i].name, name) == 0) {
+            return levels[i].level;
+        }
+    }
+    ND_UNREACHABLE(); /* the settings table has no others */
+}
+
+static enum nd_err start_flusher(struct nd_node *n, struct nd_errmsg *msg)
+{
+    struct nd_flusher_options options = {
+        .plog = {.env = n->env,
+                 .segment_bytes = SEGMENT_BYTES,
+                 .frame_bytes = SEGMENT_FRAME_BYTES,
+                 .index_stride_bytes = INDEX_STRIDE_BYTES,
+                 .codec = strcmp(n->settings->storage_codec, "none") == 0 ? ND_CODEC_NONE
+                                                                          : ND_CODEC_ZSTD,
+                 .level = level_of(n->settings->storage_compression_level),
+                 .log = n->options.log,
+                 .metrics = n->metrics},
+        .data_dir = n->settings->storage_data_dir,
+        .wal = n->wal,
+        .commit_clock_ms = commit_clock_ms,
+        .commit_clock_arg = n->clock,
+        .sync_one_by_one_max = SYNC_ONE_BY_ONE_MAX,
+        .log = n->options.log,
+        .metrics = n->metrics,
+    };
+    memcpy(options.plog.store_id, n->layout.store_id, sizeof options.plog.store_id);
+    enum nd_err err = nd_flusher_new(&n->flusher, &options, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    n->flusher_running = nd_flusher_thread_start(n->flusher);
+    return n->flusher_running ? ND_OK : ND_ERR_NO_MEMORY;
+}
+
+/* One per two cores, unless set. */
+static uint32_t threads_of(uint64_t setting)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return setting != 0 ? (uint32_t)setting : (uint32_t)ND_MAX(1, cores / 2);
+}
+
+static void confirm_gone(void *arg, const char *topic, uint64_t incarnation,
+                         void (*done)(void *done_arg, enum nd_err err, bool gone), void *done_arg)
+{
+    nd_metastore_confirm_gone(arg, topic, incarnation, done, done_arg);
+}
+
+static enum nd_err start_broker(struct nd_node *n, struct nd_errmsg *msg)
+{
+    struct nd_broker_options options = {
+        .env = n->env,
+        .data_dir = n->settings->storage_data_dir,
+        .wal = n->wal,
+        .flusher = n->flusher,
+        .clock = n->clock,
+        .member = nd_metastore_member(n->metastore),
+        .shards = threads_of(n->settings->server_shards),
+        .tail_memory_bytes = (size_t)n->settings->storage_tail_memory_bytes,
+        .cache_bytes = (size_t)n->settings->storage_cache_bytes,
+        .wal_keep_bytes = n->settings->storage_wal_keep_bytes,
+        .flush_bytes = FLUSH_BYTES,
+        .flush_age_ms = FLUSH_AGE_MS,
+        .workers = COLD_READ_WORKERS,
+        .log = n->options.log,
+        .metrics = n->metrics,
+    };
+    enum nd_err err = nd_broker_new(&n->broker, &options, &n->recovery, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    nd_broker_set_confirm_gone(n->broker, confirm_gone, n->metastore);
+    nd_topic_relay_attach(&n->relay, n->broker);
+    err = nd_broker_start(n->broker, msg);
+    n->broker_running = err == ND_OK;
+    return err;
+}
+
+/* The socket's path; "" when there is none to make. */
+static void choose_socket(struct nd_node *n)
+{
+    struct sockaddr_un address;
+    const char *wanted = n->settings->grpc_socket;
+    n->socket[0] = '\0';
+    if (strcmp(wanted, "none") == 0) {
+        return;
+    }
+    int size = wanted[0] != '\0' ? snprintf(n->socket, sizeof n->socket, "%s", wanted)
+                                 : snprintf(n->socket, sizeof n->socket, "%s/narad.sock",
+                                            n->settings->storage_data_dir);
+    if ((size_t)size >= sizeof address.sun_path) {
+        nd_log(n->options.log, ND_LOG_WARN, "serve", "no Unix socket",
+               "reason=the path is longer than %zu bytes", sizeof address.sun_path - 1);
+        n->socket[0] = '\0';
+    }
+}
+
+static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
+{
+    const char *address = n->settings->grpc_addr;
+    const char *colon = strrchr(address, ':');
+    enum nd_err err = nd_rpc_server_listen(n->rpc, address, &n->port, msg);
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "grpc.addr");
+        return err;
+    }
+    snprintf(n->host, sizeof n->host, "%.*s", (int)(colon - address), address);
+    choose_socket(n);
+    if (n->socket[0] != '\0') {
+        char target[600];
+        int port;
+        /* The data directory is ours alone, so a socket there is a dead one of an earlier run. */
+        (void)unlink(n->socket);
+        snprintf(target, sizeof target, "unix:%s", n->socket);
+        err = nd_rpc_server_listen(n->rpc, target, &port, msg);
+        if (err != ND_OK) {
+            nd_errmsg_wrap(msg, "grpc.socket");
+        }
+    }
+    return err;
+}
+
+static enum nd_err start_rpc(struct nd_node *n, struct nd_errmsg *msg)
+{
+    const struct nd_settings *s = n->settings;
+    struct nd_handlers_options handlers = {
+        .broker = n->broker,
+        .metastore = n->metastore,
+        .metrics = n->metrics,
+        .log = n->options.log,
+        .topic = {.partitions = (uint32_t)s->topic_default_partitions,
+                  .partitions_max = (uint32_t)s->topic_max_partitions,
+                  .retention_ms = s->topic_default_retention_age_ms,
+                  .visibility_timeout_ms = s->topic_default_visibility_timeout_ms,
+                  .max_in_flight = (uint32_t)s->topic_default_max_in_flight_per_partition,
+                  .max_acked_ahead = (uint32_t)s->topic_default_max_acked_ahead_per_partition},
+        .version = nd_version(),
+        .dev = n->options.launch->dev,
+    };
+    n->handlers = nd_handlers_new(&handlers);
+    struct nd_rpc_server_options options = {
+        .user = n->handlers,
+        .threads = threads_of(s->server_net_threads),
+        .message_bytes_max = RECEIVE_BYTES_MAX,
+        .calls_max = CALLS_MAX,
+        .keepalive_time_ms = KEEPALIVE_MS,
+        .keepalive_timeout_ms = KEEPALIVE_TIMEOUT_MS,
+        .memory_bytes_max = TRANSPORT_BYTES_MAX,
+        .log = n->options.log,
+        .metrics = n->metrics,
+    };
+    options.methods = nd_handlers_methods(handlers.dev, &options.methods_count);
+    options.files = nd_handlers_files(handlers.dev, &options.files_count);
+    enum nd_err err = nd_rpc_server_new(&n->rpc, &options, msg);
+    if (err == ND_OK) {
+        err = listen_all(n, msg);
+    }
+    if (err == ND_OK) {
+        err = nd_rpc_server_start(n->rpc, msg);
+        n->rpc_running = err == ND_OK;
+    }
+    return err;
+}
+
+static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
+{
+    enum nd_err err = nd_wall_clock_check(n->env, msg);
+    if (err == ND_OK) {
+        err = nd_layout_open(&n->layout, n->env, n->settings->storage_data_dir, msg);
+        n->locked = err == ND_OK;
+    }
+    if (err == ND_OK) {
+        err = start_metastore(n, msg);
+    }
+    if (err == ND_OK) {
+        err = start_wal(n, msg);
+    }
+    if (err == ND_OK) {
+        err = start_flusher(n, msg);
+    }
+    if (err == ND_OK) {
+        err = start_broker(n, msg);
+    }
+    if (err == ND_OK) {
+        err = start_rpc(n, msg);
+    }
+    return err;
+}
+
+enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *options,
+                          struct nd_errmsg *msg)
+{
+    struct nd_node *n = nd_xcalloc(1, sizeof *n);
+    n->options = *options;
+    n->settings = &options->launch->settings;
+    n->env = nd_env_posix();
+    n->metrics = nd_metrics_new();
+    nd_topic_relay_init(&n->relay);
+    enum nd_err err = boot(n, msg);
+    if (err != ND_OK) {
+        if (msg->text[0] == '\0') {
+            nd_errmsg_set(msg, "%s", nd_err_text(err));
+        }
+        nd_node_stop(n);
+        return err;
+    }
+    nd_log(options->log, ND_LOG_INFO, "serve", "grpc listening", "addr=%s:%d socket=%s node_id=%s",
+           n->host[0] == '\0' ? "0.0.0.0" : n->host, n->port,
+           n->socket[0] == '\0' ? "none" : n->socket, n->settings->cluster_node_id);
+    nd_metastore_when_caught_up(n->metastore, options->inbox, options->caught_up);
+    *out = n;
+    return ND_OK;
+}
+
+/* --- ready --- */
+
+static enum nd_err write_ready_file(struct nd_node *n, struct nd_errmsg *msg)
+{
+    bool any =
+        n->host[0] == '\0' || strcmp(n->host, "0.0.0.0") == 0 || strcmp(n->host, "[::]") == 0;
+    char address[300];
+    snprintf(address, sizeof address, "%s:%d", any ? "127.0.0.1" : n->host, n->port);
+    json_t *json =
+        json_pack("{s:s, s:s, s:i, s:s, s:s}", "grpc_addr", address, "grpc_socket", n->socket,
+                  "pid", (int)getpid(), "node_id", nd_metastore_node_id(n->metastore), "data_dir",
+                  n->settings->storage_data_dir);
+    char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    if (text == NULL) {
+        nd_errmsg_set(msg, "ready file: the texts are not UTF-8");
+        return ND_ERR_INVALID_ARGUMENT;
+    }
+    enum nd_err err =
+        nd_env_replace_file(n->env, n->options.launch->ready_file, nd_slice_str(text), msg);
+    free(text);
+    return err;
+}
+
+enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg)
+{
+    nd_broker_set_caught_up(node->broker);
+    nd_rpc_server_set_serving(node->rpc, true);
+    nd_log(node->options.log, ND_LOG_INFO, "serve", "ready", "node_id=%s topics=%llu",
+           nd_metastore_node_id(node->metastore),
+           (unsigned long long)nd_metastore_topic_count(node->metastore));
+    return node->options.launch->ready_file == NULL ? ND_OK : write_ready_file(node, msg);
+}
+
+/* --- stop, in this order; also of what a failed boot left --- */
+
+static void stop_calls(struct nd_node *n)
+{
+    if (n->rpc_running) {
+        nd_rpc_server_set_serving(n->rpc, false);
+        nd_handlers_stop(n->handlers, STOP_CHANGES_WAIT_MS);
+    }
+    if (n->broker_running) {
+        nd_broker_stop(n->broker);
+    }
+    if (n->rpc_running) {
+        nd_rpc_server_stop(n->rpc, (uint32_t)n->settings->http_shutdown_grace);
+    }
+    if (n->rpc != NULL) {
+        nd_rpc_server_free(n->rpc);
+    }
+    if (n->socket[0] != '\0') {
+        (void)unlink(n->socket);
+    }
+    nd_handlers_free(n->handlers);
+}
+
+static void stop_storage(struct nd_node *n)
+{
+    nd_topic_relay_detach(&n->relay);
+    if (n->broker != NULL) {
+        nd_broker_free(n->broker);
+    }
+    if (n->flusher_running) {
+        nd_flusher_thread_stop(n->flusher);
+    }
+    if (n->flusher != NULL) {
+        nd_flusher_free(n->flusher);
+    }
+    if (n->wal_running) {
+        nd_wal_thread_stop(n->wal);
+    }
+    if (n->wal != NULL) {
+        nd_wal_close(n->wal);
+    }
+    if (n->recovery.by_id != NULL) {
+        nd_recovery_release(&n->recovery);
+    }
+    if (n->clock != NULL) {
+        nd_commit_clock_free(n->clock);
+    }
+}
+
+void nd_node_stop(struct nd_node *node)
+{
+    if (node == NULL) {
+        return;
+    }
+    stop_calls(node);
+    stop_storage(node);
+    if (node->metastore != NULL) {
+        nd_metastore_close(node->metastore);
+    }
+    nd_topic_relay_release(&node->relay);
+    if (node->locked) {
+        nd_layout_close(&node->layout);
+    }
+    nd_metrics_free(node->metrics);
+    nd_log(node->options.log, ND_LOG_INFO, "serve", "stopped", NULL);
+    nd_free(node);
+}

@@ -1,0 +1,29 @@
+/* One running node: everything between the settings and the signals, put together in the boot order
+ * and taken apart in the stop order of README.md. */
+#ifndef ND_NODE_H
+#define ND_NODE_H
+
+#include "storage/base/inbox.h"
+#include "storage/base/log.h"
+
+#include "server/config.h"
+
+struct nd_node;
+
+struct nd_node_options {
+    const struct nd_launch *launch;
+    struct nd_log *log;
+    struct nd_inbox *inbox;   /* of the main thread */
+    struct nd_msg *caught_up; /* posted there once the metadata has caught up: call nd_node_ready */
+};
+
+/* Boot up to the listeners; produce is accepted from its return on. Errors are sentences for an
+ * operator; nothing of the node is left then. */
+ND_CHECKED enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *options,
+                                     struct nd_errmsg *msg);
+/* The metadata has caught up: own, be healthy, tell the ready file. @thread main */
+ND_CHECKED enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg);
+/* The stop sequence, to the end; frees. @thread main */
+void nd_node_stop(struct nd_node *node);
+
+#endif

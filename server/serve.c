@@ -1,0 +1,255 @@
+#include "server/serve.h"
+
+#include <ftw.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "storage/base/alloc.h"
+
+#include "server/node.h"
+#include "server/version.h"
+
+/* What the main thread waits for. */
+struct serve {
+    struct nd_launch launch;
+    struct nd_log *log;
+    struct nd_inbox inbox;
+    struct nd_msg caught_up, stop;
+    struct nd_thread signals;
+    struct nd_node *node;
+    bool stopping, failed;
+};
+
+/* --- signals: one thread takes them, so that no handler runs anywhere --- */
+
+static void signal_set(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGUSR1); /* from ourselves: the thread ends */
+}
+
+static void signals_run(void *arg)
+{
+    struct serve *serve = arg;
+    sigset_t set;
+    signal_set(&set);
+    for (bool asked = false;;) {
+        int number = 0;
+        if (sigwait(&set, &number) != 0 || number == SIGUSR1) {
+            return;
+        }
+        if (asked) {
+            static const char text[] = "narad: second signal, exiting at once\n";
+            (void)!write(STDERR_FILENO, text, sizeof text - 1);
+            _exit(128 + number);
+        }
+        asked = true;
+        nd_log(serve->log, ND_LOG_INFO, "serve", "stopping", "signal=%s",
+               number == SIGTERM ? "SIGTERM" : "SIGINT");
+        nd_inbox_push(&serve->inbox, &serve->stop);
+    }
+}
+
+/* Before any thread exists: all of them inherit the mask. */
+static void signals_block(void)
+{
+    sigset_t set;
+    signal_set(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* --- messages to the main thread --- */
+
+static void on_stop(struct nd_msg *msg, void *owner)
+{
+    struct serve *serve = owner;
+    (void)msg;
+    serve->stopping = true;
+}
+
+static void on_caught_up(struct nd_msg *msg, void *owner)
+{
+    struct serve *serve = owner;
+    struct nd_errmsg why = {""};
+    (void)msg;
+    if (serve->stopping || serve->node == NULL) {
+        return;
+    }
+    if (nd_node_ready(serve->node, &why) != ND_OK) {
+        nd_log(serve->log, ND_LOG_ERROR, "serve", "cannot tell that it is ready", "err=%s",
+               why.text);
+        fprintf(stderr, "narad: %s\n", why.text);
+        serve->stopping = serve->failed = true;
+    }
+}
+
+/* --- the data directory of --dev --- */
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+    (void)status;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+static bool temporary_directory(struct nd_settings *settings)
+{
+    const char *base = getenv("TMPDIR");
+    char *path =
+        nd_xasprintf("%s/narad-dev-XXXXXX", base == NULL || base[0] == '\0' ? "/tmp" : base);
+    if (mkdtemp(path) == NULL) {
+        fprintf(stderr, "narad: no temporary directory %s: %m\n", path);
+        nd_free(path);
+        return false;
+    }
+    nd_free(settings->storage_data_dir);
+    settings->storage_data_dir = path;
+    return true;
+}
+
+/* --- the process --- */
+
+static void raise_file_limit(struct nd_log *log)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < 1024) {
+        nd_log(log, ND_LOG_WARN, "serve", "few open files allowed", "limit=%llu",
+               (unsigned long long)limit.rlim_cur);
+    }
+}
+
+static void banner(const struct serve *serve)
+{
+    printf("narad %s, for development: loopback only, no passwords\n"
+           "  data %s%s\n"
+           "  try  narad topics create demo && echo hello | narad produce demo && narad consume "
+           "demo\n",
+           nd_version_long(), serve->launch.settings.storage_data_dir,
+           serve->launch.temporary_data ? " (temporary: removed at the end)" : "");
+    fflush(stdout);
+}
+
+static const char *process_getenv(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+/* ND_OK, or told on standard error. */
+static enum nd_err load(struct serve *serve, int argc, const char *const *argv)
+{
+    char host[256] = "";
+    struct nd_buf problems, warnings;
+    nd_buf_init(&problems, 1 << 20);
+    nd_buf_init(&warnings, 1 << 16);
+    (void)gethostname(host, sizeof host - 1);
+    struct nd_launch_input input = {argc, argv, process_getenv, NULL, host};
+    enum nd_err err = nd_launch_load(&serve->launch, &input, &problems, &warnings);
+    if (err != ND_OK) {
+        fprintf(stderr, "narad: %.*s\n", (int)problems.size, (const char *)problems.data);
+    } else if (!serve->launch.help) {
+        enum nd_log_level level = ND_LOG_INFO;
+        enum nd_log_format format = ND_LOG_JSON;
+        ND_ASSERT(nd_log_level_parse(serve->launch.settings.log_level, &level));
+        ND_ASSERT(nd_log_format_parse(serve->launch.settings.log_format, &format));
+        serve->log = nd_log_new(STDOUT_FILENO, level, format);
+        if (warnings.size > 0) {
+            nd_log(serve->log, ND_LOG_WARN, "config", "settings without effect", "keys=%.*s",
+                   (int)warnings.size, (const char *)warnings.data);
+        }
+    }
+    nd_buf_release(&problems);
+    nd_buf_release(&warnings);
+    return err;
+}
+
+static void help(void)
+{
+    struct nd_buf text;
+    nd_buf_init(&text, 1 << 20);
+    nd_buf_put_text(
+        &text,
+        "Usage: narad serve [--dev] [--config FILE] [--ready-file FILE] [settings]\n\n"
+        "  --dev              a node for this machine: loopback only, security off, text\n"
+        "                     log, a temporary data directory unless --data-dir is given\n"
+        "  --config FILE      settings as JSON (server/narad.example.json has them all)\n"
+        "  --ready-file FILE  written when the node is ready: its address, pid and id\n"
+        "  --port N           http.addr \":N\"     --cluster-port N   cluster.addr \":N\"\n\n"
+        "Settings: defaults, then the file, then variables, then flags. key  flag  "
+        "variable:\n");
+    nd_settings_help(&text);
+    fwrite(text.data, 1, text.size, stdout);
+    nd_buf_release(&text);
+}
+
+static enum nd_err start(struct serve *serve)
+{
+    struct nd_errmsg msg = {""};
+    struct nd_node_options options = {&serve->launch, serve->log, &serve->inbox, &serve->caught_up};
+    serve->caught_up.run = on_caught_up;
+    serve->stop.run = on_stop;
+    if (!nd_thread_start(&serve->signals, "signals", signals_run, serve)) {
+        fprintf(stderr, "narad: no thread for signals: %m\n");
+        return ND_ERR_NO_MEMORY;
+    }
+    enum nd_err err = nd_node_start(&serve->node, &options, &msg);
+    if (err != ND_OK) {
+        nd_log(serve->log, ND_LOG_ERROR, "serve", "cannot start", "err=%s", msg.text);
+        fprintf(stderr, "narad: %s\n", msg.text);
+    }
+    return err;
+}
+
+int nd_serve_main(int argc, const char *const *argv)
+{
+    struct serve serve = {.failed = false};
+    enum nd_err err = load(&serve, argc, argv);
+    if (err != ND_OK || serve.launch.help) {
+        if (err == ND_OK) {
+            help();
+        }
+        nd_launch_release(&serve.launch);
+        return err == ND_OK ? 0 : 1;
+    }
+    signals_block();
+    raise_file_limit(serve.log);
+    nd_inbox_init(&serve.inbox);
+    serve.failed = serve.launch.temporary_data && !temporary_directory(&serve.launch.settings);
+    if (!serve.failed) {
+        if (serve.launch.dev) {
+            banner(&serve);
+        }
+        serve.failed = start(&serve) != ND_OK;
+        while (!serve.failed && !serve.stopping) {
+            nd_inbox_wait(&serve.inbox, UINT64_MAX);
+            nd_inbox_run(&serve.inbox, &serve);
+        }
+        nd_node_stop(serve.node);
+        if (serve.launch.temporary_data) {
+            (void)nftw(serve.launch.settings.storage_data_dir, remove_entry, 16,
+                       FTW_DEPTH | FTW_PHYS);
+        }
+    }
+    if (serve.signals.started) {
+        (void)pthread_kill(serve.signals.impl, SIGUSR1);
+        nd_thread_join(&serve.signals);
+    }
+    nd_inbox_run(&serve.inbox, &serve); /* a stop that came too late */
+    nd_inbox_release(&serve.inbox);
+    nd_log_free(serve.log);
+    nd_launch_release(&serve.launch);
+    return serve.failed ? 1 : 0;
+}
