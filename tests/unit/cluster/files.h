@@ -1,0 +1,17 @@
+/* What tests do to the files of a metastore that is not open. Any failure aborts the test program.
+ */
+#ifndef ND_TESTS_CLUSTER_FILES_H
+#define ND_TESTS_CLUSTER_FILES_H
+
+#include "storage/base/compiler.h"
+
+/* The first name in `dir` that holds `part` and not `without` (NULL: all); nd_free(), or NULL. */
+char *files_find(const char *dir, const char *part, const char *without);
+uint32_t files_count(const char *dir, const char *part);
+uint64_t files_allocated(const char *dir); /* bytes of the device, all files of `dir` */
+void files_flip(const char *path, uint64_t at);
+void files_copy_dir(const char *from, const char *to); /* one level; `to` is made */
+void files_remove_dir(const char *dir);                /* one level */
+void files_remove(const char *dir, const char *name);
+
+#endif
