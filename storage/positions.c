@@ -61,7 +61,9 @@ void nd_positions_copy(struct nd_positions *to, const struct nd_positions *from)
 
 bool nd_topic_name_is_sane(struct nd_slice topic)
 {
-    return topic.size >= 1 && topic.size <= ND_TOPIC_NAME_SIZE_MAX && topic.data[0] != '.' &&
+    return topic.size >= 1 && topic.size <= ND_TOPIC_NAME_SIZE_MAX &&
+           !nd_slice_equal(topic, nd_slice_str(".")) &&
+           !nd_slice_equal(topic, nd_slice_str("..")) &&
            memchr(topic.data, '/', topic.size) == NULL &&
            memchr(topic.data, '\0', topic.size) == NULL;
 }

@@ -179,7 +179,10 @@ static void topic_name__must_be_a_plain_directory_name(void **state)
 {
     (void)state;
     assert_true(nd_topic_name_is_sane(nd_slice_str("orders.v1_x")));
+    assert_true(nd_topic_name_is_sane(nd_slice_str(".hidden")));
+    assert_true(nd_topic_name_is_sane(nd_slice_str("...")));
     assert_false(nd_topic_name_is_sane(nd_slice_str("")));
+    assert_false(nd_topic_name_is_sane(nd_slice_str(".")));
     assert_false(nd_topic_name_is_sane(nd_slice_str("..")));
     assert_false(nd_topic_name_is_sane(nd_slice_str("a/b")));
     assert_false(nd_topic_name_is_sane(nd_slice_make("a\0b", 3)));
