@@ -237,7 +237,7 @@ static enum nd_err reader_fill(struct nd_wal_reader *reader, uint64_t at, size_t
     if (at >= reader->buffer_at && at + size <= reader->buffer_at + reader->buffer_size) {
         return ND_OK;
     }
-    size_t step = ND_MAX(size, (size_t)READ_STEP);
+    size_t step = ND_MAX(size, (size_t)ND_MIN(reader->size, (uint64_t)READ_STEP));
     if (step > reader->capacity) {
         nd_free(reader->buffer);
         reader->buffer = nd_xaligned(ND_WAL_BLOCK, step);

@@ -6,6 +6,7 @@
 #include "storage/base/alloc.h"
 
 #include "storage/wal_private.h"
+#include "storage/wal_scan.h"
 
 struct world_unit {
     struct nd_wal_unit unit;
@@ -91,13 +92,39 @@ static enum nd_err replay_one(void *arg, const struct nd_wal_entry *entry, struc
     return ND_OK;
 }
 
-enum nd_err world_open(struct wal_world *world)
+static void replay_begin(struct wal_world *world)
 {
     memset(world->replayed, 0, sizeof world->replayed);
     world->replayed_count = 0;
     world->replayed_last = 0;
     world->checkpoints = 0;
     world->msg.text[0] = '\0';
+}
+
+enum nd_err world_scan(struct wal_world *world)
+{
+    struct nd_wal_names names;
+    struct nd_wal_scan scan;
+
+    replay_begin(world);
+    enum nd_err err = nd_wal_names_read(&names, world->env, world->options.dir, &world->msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    err = nd_wal_scan_read(&scan, world->env, world->options.dir, &names, world->options.store_id,
+                           true, &world->msg);
+    if (err == ND_OK) {
+        err = nd_wal_scan_replay(&scan, world->env, world->options.dir, replay_one, world,
+                                 &world->msg);
+        nd_wal_scan_release(&scan);
+    }
+    nd_wal_names_release(&names);
+    return err;
+}
+
+enum nd_err world_open(struct wal_world *world)
+{
+    replay_begin(world);
     enum nd_err err = nd_wal_open(&world->wal, &world->options, replay_one, world, &world->msg);
     if (err != ND_OK) {
         world->wal = NULL;
@@ -291,4 +318,13 @@ struct nd_wal_stats world_stats(struct wal_world *world)
 
     nd_wal_stats(world->wal, &stats);
     return stats;
+}
+
+void world_path(struct wal_world *world, uint32_t nth, char out[128])
+{
+    char names[64][64];
+    uint32_t count = world_names(world, ".wal", names, 64);
+
+    assert_true(nth < count);
+    snprintf(out, 128, "%s/%s", world->options.dir, names[nth]);
 }

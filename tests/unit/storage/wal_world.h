@@ -37,6 +37,10 @@ struct wal_world {
 void world_init(struct wal_world *world, struct sim_env *sim);
 void world_release(struct wal_world *world);
 enum nd_err world_open(struct wal_world *world);
+/* Look at and replay what is there, changing nothing. */
+enum nd_err world_scan(struct wal_world *world);
+/* The path of the nth file of the log, oldest first. */
+void world_path(struct wal_world *world, uint32_t nth, char out[128]);
 /* The process is gone: nothing is written, memory is given back. */
 void world_forget(struct wal_world *world);
 void world_close(struct wal_world *world);
