@@ -10,6 +10,7 @@
 #
 # Environment: NARAD_BIN (build/release/bin/narad), RUN_DIR (build/run), RUN_ADDR (127.0.0.1:7941).
 set -euo pipefail
+here=$PWD
 cd "$(dirname "$0")/../.."
 
 file=/usr/share/zoneinfo/tzdata.zi
@@ -44,14 +45,14 @@ stop_node() {
     echo "stopped the node with pid $pid"
 }
 
-# Wait for the node's own word that it is ready: no polling, and an end when it dies instead.
+# Wait for the node's own word that it is ready: no polling of ours, and an end when it dies instead.
 wait_ready() {
     local pid=$1 line
     exec 3< <(exec timeout 60 tail -n +1 --pid="$pid" -s 0.05 -f "$dir/node.log" 2> /dev/null)
     local tail_pid=$!
     while read -r line <&3; do
         case $line in
-            *" ready"* | *'"ready"'*)
+            *" ready "*)
                 kill "$tail_pid" 2> /dev/null || true
                 exec 3<&-
                 return 0
@@ -70,7 +71,8 @@ case ${1:-} in
     --check) keep=false ;;
     "") ;;
     -*) die "unknown option $1" ;;
-    *) file=$1 ;;
+    /*) file=$1 ;;
+    *) file=$here/$1 ;;
 esac
 [ -r "$file" ] || die "cannot read $file"
 [ -x "$narad" ] || die "$narad is not built (make build)"
@@ -78,20 +80,19 @@ esac
 stop_node
 rm -rf "$dir"
 mkdir -p "$dir"
-if ! $keep; then
-    addr=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-fi
+$keep || addr=127.0.0.1:0
 lines=$(grep -c "" "$file") || die "$file is empty"
 grep -av '^$' "$file" > "$dir/sent.txt" || die "$file has no line that is not empty"
 sent=$(wc -l < "$dir/sent.txt")
 
-say "a node on $addr"
+say "a node"
 "$narad" serve --dev --data-dir "$dir/data" --grpc-addr "$addr" > "$dir/node.log" 2>&1 < /dev/null &
 pid=$!
 echo "$pid" > "$dir/node.pid"
 $keep || trap stop_node EXIT
 wait_ready "$pid"
-echo "pid $pid, data in $dir/data, log in $dir/node.log"
+addr=$(sed -nE 's/.*grpc listening addr=([^ ]+).*/\1/p' "$dir/node.log")
+echo "$addr, pid $pid, data in $dir/data, log in $dir/node.log"
 cli() { timeout 300 "$narad" "$@" --server "$addr"; }
 
 say "topic '$topic'"
@@ -122,7 +123,7 @@ cli consume "$topic" --wait 0s > "$dir/left.txt" 2> /dev/null || status=$?
 [ "$status" -eq 3 ] || die "consume ended with $status, not with 3 (nothing to deliver): see $dir/left.txt"
 echo "nothing is left to deliver"
 
-say "latency: one message, sent and confirmed on disk, one at a time"
+say "latency: one message at a time, from its produce to its delivery"
 cli bench latency --seconds 2 --topic latency
 
 if $keep; then
