@@ -1,5 +1,7 @@
 #include "cluster/raft_node.h"
 
+#include <signal.h>
+
 #include "storage/base/alloc.h"
 #include "storage/base/thread.h"
 
@@ -469,8 +471,8 @@ static enum nd_err parts_init(struct nd_raft_node *node, const struct nd_raft_no
     return ND_OK;
 }
 
-enum nd_err nd_raft_node_open(struct nd_raft_node **out, const struct nd_raft_node_options *options,
-                              struct nd_errmsg *msg)
+static enum nd_err node_open(struct nd_raft_node **out, const struct nd_raft_node_options *options,
+                             struct nd_errmsg *msg)
 {
     struct nd_raft_node *node = nd_xcalloc(1, sizeof *node);
     enum nd_err err = ND_ERR_NO_MEMORY;
@@ -510,6 +512,20 @@ fail_loop:
 fail:
     nd_errmsg_wrap(msg, "open raft in %s", options->dir);
     nd_raft_node_free(node);
+    return err;
+}
+
+/* libuv starts its pool of threads in here; they inherit the mask, and signals are not theirs. */
+enum nd_err nd_raft_node_open(struct nd_raft_node **out, const struct nd_raft_node_options *options,
+                              struct nd_errmsg *msg)
+{
+    sigset_t all;
+    sigset_t before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    enum nd_err err = node_open(out, options, msg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err;
 }
 
