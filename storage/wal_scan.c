@@ -99,43 +99,30 @@ static enum nd_err file_judge(struct nd_wal_reader *reader, struct nd_wal_found 
     return err;
 }
 
-/* Open, check the header, walk. */
-static enum nd_err file_look(struct nd_wal_found *found, const struct nd_env *env, const char *path,
+/* Check the header, walk. */
+static enum nd_err file_look(struct nd_wal_reader *reader, struct nd_wal_found *found,
                              const uint8_t store_id[16], bool is_last, bool strict,
                              uint64_t *checkpoint_out, struct nd_errmsg *msg)
 {
-    struct nd_wal_reader reader;
-    enum nd_err err = nd_wal_reader_open(&reader, env, path, msg);
-
+    found->size = reader->size;
+    enum nd_err err = nd_wal_reader_header(reader, &found->header, msg);
+    if (err == ND_ERR_CORRUPT && !strict) {
+        found->header_damaged = true;
+        return ND_OK;
+    }
     if (err != ND_OK) {
         return err;
     }
-    found->size = reader.size;
-    err = nd_wal_reader_header(&reader, &found->header, msg);
-    if (err == ND_ERR_CORRUPT && !strict) {
-        found->header_damaged = true;
-        err = ND_OK;
-        goto done;
-    }
-    if (err != ND_OK) {
-        goto done;
-    }
     if (memcmp(found->header.store_id, store_id, sizeof found->header.store_id) != 0) {
-        nd_errmsg_set(msg, "%s: a file of another store", path);
-        err = ND_ERR_CORRUPT;
-        goto done;
+        nd_errmsg_set(msg, "%s: a file of another store", reader->path);
+        return ND_ERR_CORRUPT;
     }
     if (found->header.first_sequence != found->first_sequence) {
         found->spare = true;
-        goto done;
+        return ND_OK;
     }
-    err = frames_walk(&reader, found, checkpoint_out, msg);
-    if (err == ND_OK) {
-        err = file_judge(&reader, found, is_last, strict, msg);
-    }
-done:
-    nd_wal_reader_close(&reader);
-    return err;
+    err = frames_walk(reader, found, checkpoint_out, msg);
+    return err == ND_OK ? file_judge(reader, found, is_last, strict, msg) : err;
 }
 
 /* Nothing that replay needs may be missing below the oldest file looked at. */
@@ -180,8 +167,13 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
             continue;
         }
         nd_wal_file_path(path, dir, found->first_sequence);
-        err = file_look(found, env, path, store_id, successor == UINT64_MAX, strict, &checkpoint,
-                        msg);
+        struct nd_wal_reader reader;
+        err = nd_wal_reader_open(&reader, env, path, msg);
+        if (err == ND_OK) {
+            err = file_look(&reader, found, store_id, successor == UINT64_MAX, strict, &checkpoint,
+                            msg);
+            nd_wal_reader_close(&reader);
+        }
         if (err != ND_OK || found->spare || found->header_damaged) {
             continue;
         }

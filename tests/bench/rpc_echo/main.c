@@ -32,10 +32,10 @@ static int options_read(int argc, char **argv, struct echo_options *options)
     optind = 2;
     while ((option = getopt(argc, argv, "w:b:d:t:u")) != -1) {
         switch (option) {
-        case 'w': options->window = (uint32_t)atoi(optarg); break;
-        case 'b': options->batch = (uint32_t)atoi(optarg); break;
-        case 'd': options->seconds = atof(optarg); break;
-        case 't': options->server_threads = (uint32_t)atoi(optarg); break;
+        case 'w': options->window = (uint32_t)strtoul(optarg, NULL, 10); break;
+        case 'b': options->batch = (uint32_t)strtoul(optarg, NULL, 10); break;
+        case 'd': options->seconds = strtod(optarg, NULL); break;
+        case 't': options->server_threads = (uint32_t)strtoul(optarg, NULL, 10); break;
         case 'u': options->unix_socket = true; break;
         default: return usage();
         }

@@ -202,7 +202,8 @@ static void metastore_topics__pages_in_byte_order(void **state)
         assert_int_equal(count, pages < 3 ? 2 : 1);
         assert_int_equal(more, pages < 3);
         for (size_t i = 0; i < count; i++) {
-            strcat(strcat(seen, topics[i]->name), ",");
+            size_t used = strlen(seen);
+            snprintf(seen + used, sizeof seen - used, "%s,", topics[i]->name);
             snprintf(after, sizeof after, "%s", topics[i]->name);
             nd_topic_unref(topics[i]);
         }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "rpc_fixture.h"
+#include "tests/support/nd_rand.h"
 
 enum { PARKED = 1000 };
 
@@ -252,10 +253,10 @@ static void server__survives_bytes_that_are_no_http2(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET};
     struct outcome outcome;
     uint8_t bytes[4096];
+    uint64_t seed = 7;
 
-    address.sin_port = htons((uint16_t)atoi(strrchr(fixture->target, ':') + 1));
+    address.sin_port = htons((uint16_t)strtoul(strrchr(fixture->target, ':') + 1, NULL, 10));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    srand(7);
     for (int i = 0; i < 20; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
@@ -266,7 +267,7 @@ static void server__survives_bytes_that_are_no_http2(void **state)
             size = sizeof preface - 1;
         }
         for (; size < sizeof bytes; size++) {
-            bytes[size] = (uint8_t)rand();
+            bytes[size] = (uint8_t)nd_rand(&seed);
         }
         assert_true(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0);
         close(fd);
