@@ -16,7 +16,7 @@
  * hard limits together stay below what the WAL stages (72 MiB). */
 enum {
     PRODUCE_BYTES = 24 << 20,
-    PRODUCE_BYTES_HARD = 44 << 20,
+    PRODUCE_BYTES_HARD = 64 << 20,
     SETTLE_BYTES = 8 << 20,
     SETTLE_BYTES_HARD = 12 << 20,
     POLLS = 65536,

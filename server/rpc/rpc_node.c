@@ -25,7 +25,7 @@ static void stats_view_init(struct stats_view *out, struct nd_metastore *metasto
     narad__v1__partition_stats__init(&out->message);
     nd_metastore_member_name(metastore, stats->owner, out->owner, sizeof out->owner);
     out->message.index = stats->index;
-    out->message.segments = stats->segments;
+    out->message.segments = ND_MAX(stats->segments, 1u); /* even before the first record */
     out->message.oldest_offset = stats->oldest_offset;
     out->message.next_offset = stats->next_offset;
     out->message.high_watermark = stats->high_watermark;

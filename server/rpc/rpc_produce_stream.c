@@ -220,7 +220,7 @@ static uint32_t bundle_end(const struct nd_wire_batch *items, uint32_t count, ui
     size_t bytes = items[0].bytes;
     uint32_t n = 1;
     *records = items[0].count;
-    while (n < count && items[n].err == ND_OK &&
+    while (items[0].count > 0 && n < count && items[n].err == ND_OK &&
            (items[n].topic.size == 0 || nd_slice_equal(items[n].topic, items[0].topic)) &&
            items[n].count > 0 && *records + items[n].count <= ND_BATCH_COUNT_MAX &&
            bytes + items[n].bytes <= GROUP_BYTES_MAX) {
