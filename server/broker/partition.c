@@ -176,6 +176,7 @@ static void open_reply(struct nd_msg *msg, void *owner)
     }
     nd_positions_release(&job->positions);
     nd_free(job);
+    shard->accepts_due = true; /* some may be for it */
     nd_topic_state_unpark(topic);
     nd_topic_state_pending_end(topic);
     nd_topic_state_unbusy(topic);
@@ -259,7 +260,8 @@ void nd_partition_account(struct nd_partition *partition)
                               tail->bytes_unflushed - partition->accounted, memory_order_relaxed);
     if ((tail->bytes_unflushed > 0) != (partition->accounted > 0)) {
         /* relaxed: a count that the WAL is told once in a while */
-        atomic_fetch_add_explicit(&shard->broker->tails, tail->bytes_unflushed > 0 ? 1u : UINT32_MAX,
+        atomic_fetch_add_explicit(&shard->broker->tails,
+                                  tail->bytes_unflushed > 0 ? 1u : UINT32_MAX,
                                   memory_order_relaxed);
     }
     partition->accounted = tail->bytes_unflushed;

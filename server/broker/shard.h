@@ -64,7 +64,7 @@ struct nd_shard {
     struct nd_list stuck;              /* lifting ones that could not be helped now */
     uint64_t needs_published;
     uint32_t tails_told;
-    bool needs_stale; /* something was staged or came back since */
+    bool needs_stale;       /* something was staged or came back since */
     struct nd_list accepts; /* by sequence: staged, held, being dispatched */
     size_t dispatching_bytes;
     uint64_t accepts_held; /* records */

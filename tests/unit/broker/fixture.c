@@ -1,9 +1,9 @@
 #include "tests/unit/broker/fixture.h"
 
-#include "storage/base/alloc.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "storage/base/alloc.h"
 
 int fixture_setup(void **state)
 {

@@ -1,4 +1,5 @@
-/* Setup and teardown of a started node for the tests of this folder; `*state` is the struct fixture. */
+/* Setup and teardown of a started node for the tests of this folder; `*state` is the struct
+ * fixture. */
 #ifndef ND_TESTS_UNIT_BROKER_FIXTURE_H
 #define ND_TESTS_UNIT_BROKER_FIXTURE_H
 
@@ -10,7 +11,7 @@ struct fixture {
     struct node node;
 };
 
-int fixture_setup(void **state);    /* one topic "t" with one partition, index 0 */
+int fixture_setup(void **state); /* one topic "t" with one partition, index 0 */
 int fixture_teardown(void **state);
 /* Stop and open again, perhaps with other options. */
 void fixture_restart(struct fixture *fixture);

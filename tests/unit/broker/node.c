@@ -1,10 +1,12 @@
 #include "tests/unit/broker/node.h"
 
-#include "storage/base/alloc.h"
-#include "storage/clock.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "storage/base/alloc.h"
+#include "storage/base/crc32c.h"
+
+#include "storage/clock.h"
 
 enum { STEPS_MAX = 200000, STORE_ID = 0x5a, MEMBER = 7 };
 
@@ -81,7 +83,8 @@ static enum nd_err flusher_new(struct node *node, struct nd_errmsg *msg)
     return nd_flusher_new(&node->flusher, &options, msg);
 }
 
-static enum nd_err broker_new(struct node *node, struct nd_recovery *recovery, struct nd_errmsg *msg)
+static enum nd_err broker_new(struct node *node, struct nd_recovery *recovery,
+                              struct nd_errmsg *msg)
 {
     struct nd_broker_options options = {.env = node->env,
                                         .data_dir = "data",
@@ -280,8 +283,8 @@ static void produce_done(struct nd_produce *request, enum nd_err err)
     }
 }
 
-static struct node_produce *produce_records(struct node *node, uint32_t topic,
-                                            const struct nd_produce_record *records, uint32_t count)
+struct node_produce *node_produce_records(struct node *node, uint32_t topic,
+                                          const struct nd_produce_record *records, uint32_t count)
 {
     struct node_produce *produce = nd_xcalloc(1, sizeof *produce);
     _Atomic uint32_t spread = 0;
@@ -309,7 +312,7 @@ struct node_produce *node_produce_start(struct node *node, uint32_t topic, int64
             records[i].key = records[i].payload;
         }
     }
-    struct node_produce *produce = produce_records(node, topic, records, count);
+    struct node_produce *produce = node_produce_records(node, topic, records, count);
     nd_free(records);
     return produce;
 }
@@ -325,7 +328,7 @@ struct node_produce *node_produce_bytes(struct node *node, uint32_t topic, int64
         records[i].payload = nd_slice_make(payload, payload_size);
         records[i].partition = partition;
     }
-    struct node_produce *produce = produce_records(node, topic, records, count);
+    struct node_produce *produce = node_produce_records(node, topic, records, count);
     nd_free(payload);
     nd_free(records);
     return produce;
@@ -352,17 +355,19 @@ static void delivery_copy(struct node_delivery *out, const struct nd_delivery *f
 {
     size_t size = ND_MIN(from->record.payload.size, (size_t)NODE_PAYLOAD_MAX);
 
-    *out = (struct node_delivery){.offset = from->offset,
-                                  .nonce = from->nonce,
-                                  .partition = from->partition,
-                                  .attempt = from->attempt,
-                                  .time_ms = from->record.time_ms,
-                                  .payload_size = from->record.payload.size};
+    *out = (struct node_delivery){
+        .offset = from->offset,
+        .nonce = from->nonce,
+        .partition = from->partition,
+        .attempt = from->attempt,
+        .time_ms = from->record.time_ms,
+        .payload_size = from->record.payload.size,
+        .payload_crc = nd_crc32c(0, from->record.payload.data, from->record.payload.size)};
     memcpy(out->payload, from->record.payload.data, size);
 }
 
-static void poll_done(struct nd_poll *request, enum nd_err err, const struct nd_delivery *deliveries,
-                      uint32_t count)
+static void poll_done(struct nd_poll *request, enum nd_err err,
+                      const struct nd_delivery *deliveries, uint32_t count)
 {
     struct node_poll *poll = request->data;
 

@@ -1,5 +1,6 @@
-/* A whole broker on the simulated disk and clock, stepped on the test's thread: WAL, flusher, broker,
- * and the few topics that the metadata would know. Shared by the broker's unit tests and the simulator. */
+/* A whole broker on the simulated disk and clock, stepped on the test's thread: WAL, flusher,
+ * broker, and the few topics that the metadata would know. Shared by the broker's unit tests and
+ * the simulator. */
 #ifndef ND_TESTS_UNIT_BROKER_NODE_H
 #define ND_TESTS_UNIT_BROKER_NODE_H
 
@@ -53,7 +54,7 @@ void node_discard(struct node *node);
 
 /* Step everything until nothing moves. */
 void node_run(struct node *node);
-bool node_step(struct node *node); /* each part once */
+bool node_step(struct node *node);                 /* each part once */
 void node_advance(struct node *node, uint64_t ms); /* in steps of at most 50 ms, running each */
 
 /* A topic that exists from now on; 30 s visibility. Index of node->topics. */
@@ -73,6 +74,9 @@ struct node_produce {
 /* One record a payload, all to `partition` (-1: by key, which is the payload). */
 struct node_produce *node_produce_start(struct node *node, uint32_t topic, int64_t partition,
                                         const char *const *payloads, uint32_t count);
+struct node_produce *node_produce_records(struct node *node, uint32_t topic,
+                                          const struct nd_produce_record *records, uint32_t count);
+/* `count` records of the same random bytes. */
 struct node_produce *node_produce_bytes(struct node *node, uint32_t topic, int64_t partition,
                                         size_t payload_size, uint32_t count);
 /* Run until it is answered; the offset of the first record. */
@@ -84,6 +88,7 @@ struct node_delivery {
     uint32_t partition, attempt;
     int64_t time_ms;
     size_t payload_size;
+    uint32_t payload_crc;
     char payload[NODE_PAYLOAD_MAX + 1]; /* its beginning */
 };
 

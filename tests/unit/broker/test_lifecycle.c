@@ -1,9 +1,9 @@
 /* Accepting before the ownership latch, deleting, re-creating, stopping, recovering. */
+#include <stdio.h>
+
 #include "storage/base/alloc.h"
 
 #include "tests/unit/broker/fixture.h"
-
-#include <stdio.h>
 
 static void expect_payloads(struct node *node, uint32_t topic, const char *const *payloads,
                             uint32_t count)

@@ -1,9 +1,9 @@
 /* Records that are no longer in memory, damaged ones, and replay. */
+#include <stdio.h>
+
 #include "storage/base/alloc.h"
 
 #include "tests/unit/broker/fixture.h"
-
-#include <stdio.h>
 
 enum { RECORDS = 40, PAYLOAD = 1000, A_FRAME = 3 };
 

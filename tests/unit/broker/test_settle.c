@@ -1,8 +1,8 @@
+#include <stdio.h>
+
 #include "storage/base/alloc.h"
 
 #include "tests/unit/broker/fixture.h"
-
-#include <stdio.h>
 
 static void produce_many(struct node *node, uint32_t topic, uint32_t count)
 {

@@ -1,6 +1,6 @@
-#include "server/broker/shard.h"
 #include "storage/base/alloc.h"
 
+#include "server/broker/shard.h"
 #include "tests/unit/broker/fixture.h"
 
 enum { WAIT_MS = 10000 };
@@ -136,7 +136,8 @@ static void poll__cancel_claimed_between_probe_and_answer_gives_the_leases_back(
 
     assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
     struct node_poll *poll = node_poll_start(node, 0, ND_PARTITION_ANY, 1, WAIT_MS);
-    /* As when another thread cancels after the probe: the claim is taken, its message comes later. */
+    /* As when another thread cancels after the probe: the claim is taken, its message comes later.
+     */
     atomic_store(&poll->request.state.claimed, true);
     node_run(node);
     assert_false(poll->done);
@@ -269,8 +270,7 @@ static void subscriber__closed_waits_for_its_settling_acks(void **state)
     struct node_subscriber *subscriber = node_subscribe(node, 0, ND_PARTITION_ANY, 10);
     assert_int_equal(node_produce(node, 0, 0, "1", NULL), ND_OK);
     node->wal_stalled = true;
-    struct node_settle *settle =
-        node_settle_start(node, 0, &subscriber->list[0], 1, ND_SETTLE_ACK);
+    struct node_settle *settle = node_settle_start(node, 0, &subscriber->list[0], 1, ND_SETTLE_ACK);
     node_run(node);
     nd_broker_subscriber_close(node->broker, &subscriber->request);
     node_run(node);
@@ -293,8 +293,7 @@ static void subscriber__whose_acks_failed_still_owns_them_until_closed(void **st
     assert_int_equal(node_produce(node, 0, 0, "1", NULL), ND_OK);
     assert_int_equal(node_produce(node, 0, 0, "2", NULL), ND_OK);
     sim_env_fail_nth(node->sim, SIM_SYNC, 1, SIM_FAULT_IO);
-    assert_int_equal(node_settle(node, 0, &subscriber->list[0], ND_SETTLE_ACK),
-                     ND_ERR_UNAVAILABLE);
+    assert_int_equal(node_settle(node, 0, &subscriber->list[0], ND_SETTLE_ACK), ND_ERR_UNAVAILABLE);
     assert_int_equal(subscriber->count, 1); /* its credit is still taken */
     subscriber_end(node, subscriber);
     assert_true(node_take(node, 0, 0, &again));

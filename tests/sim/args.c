@@ -1,0 +1,30 @@
+#include "tests/sim/args.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sim_args_parse(struct sim_args *args, int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        char *end;
+        unsigned long long value = strtoull(argv[i + 1], &end, 10);
+        if (*end != '\0') {
+            argc = 0;
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            args->seed = value;
+        } else if (strcmp(argv[i], "--operations") == 0) {
+            args->operations = (uint32_t)value;
+        } else if (strcmp(argv[i], "--stride") == 0 && value > 0) {
+            args->stride = value;
+        } else if (strcmp(argv[i], "--second") == 0) {
+            args->second = (uint32_t)value;
+        } else {
+            argc = 0;
+        }
+    }
+    if (argc % 2 == 0) {
+        fprintf(stderr, "usage: [--seed N] [--operations N] [--stride N] [--second N]\n");
+        exit(2);
+    }
+}

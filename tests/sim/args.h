@@ -1,0 +1,17 @@
+/* Command line of the simulator's programs. */
+#ifndef ND_TESTS_SIM_ARGS_H
+#define ND_TESTS_SIM_ARGS_H
+
+#include <stdint.h>
+
+struct sim_args {
+    uint64_t seed;
+    uint32_t operations; /* of a run */
+    uint64_t stride;     /* every how many-th point is tried */
+    uint32_t second;     /* second cuts for each first one */
+};
+
+/* Exits with a message when an argument is not known. */
+void sim_args_parse(struct sim_args *args, int argc, char **argv);
+
+#endif

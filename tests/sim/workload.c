@@ -1,0 +1,519 @@
+#include "tests/sim/workload.h"
+
+#include <string.h>
+
+#include "storage/base/alloc.h"
+
+enum {
+    TOPICS = 2,
+    PARTITIONS = 2, /* of topic 0; topic 1 has one */
+    REQUESTS_MAX = 64,
+    HELD_MAX = 128,
+    BATCH_MAX = 4,
+    PAYLOAD_MIN = 20,
+    PAYLOAD_SPAN = 3000,
+    DRAIN_MAX = 100,
+};
+
+/* One request under way. */
+struct request {
+    struct node_produce *produce;
+    uint32_t first_id, ids; /* of a produce */
+    struct node_poll *poll;
+    uint32_t topic;
+    struct node_settle *settle;
+    uint32_t settle_ids[BATCH_MAX];
+    enum ledger_ack before[BATCH_MAX]; /* what was known before this ack */
+    enum nd_settle_action action;
+};
+
+struct held {
+    struct node_delivery delivery;
+    uint32_t id, topic;
+};
+
+struct workload {
+    struct sim_env *sim;
+    struct node node;
+    struct ledger ledger;
+    struct request requests[REQUESTS_MAX];
+    uint32_t requests_count;
+    struct held held[HELD_MAX];
+    uint32_t held_count;
+    uint64_t random;
+    bool faults; /* calls fail: a start in the middle of the run may be refused */
+};
+
+static uint64_t draw(struct workload *workload, uint64_t below)
+{
+    uint64_t z = workload->random += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (z ^ z >> 31) % below;
+}
+
+struct workload *workload_new(uint64_t seed)
+{
+    struct workload *workload = nd_xcalloc(1, sizeof *workload);
+
+    workload->sim = sim_env_new(seed);
+    workload->random = seed;
+    node_init(&workload->node, workload->sim);
+    workload->node.options.flush_bytes = 8 << 10;
+    workload->node.options.flush_age_ms = 3000;
+    workload->node.options.cache_bytes = 16 << 10;
+    workload->node.options.wal_keep_bytes = NODE_WAL_FILE;
+    node_topic(&workload->node, "orders", PARTITIONS);
+    node_topic(&workload->node, "mail", 1);
+    return workload;
+}
+
+void workload_free(struct workload *workload)
+{
+    node_discard(&workload->node);
+    for (uint32_t i = 0; i < workload->requests_count; i++) {
+        nd_free(workload->requests[i].produce);
+        nd_free(workload->requests[i].poll);
+        nd_free(workload->requests[i].settle);
+    }
+    node_release(&workload->node);
+    sim_env_free(workload->sim);
+    nd_free(workload);
+}
+
+struct node *workload_node(struct workload *workload)
+{
+    return &workload->node;
+}
+
+struct ledger *workload_ledger(struct workload *workload)
+{
+    return &workload->ledger;
+}
+
+static bool over(const struct workload *workload)
+{
+    return workload->ledger.problem[0] != '\0' || sim_env_is_cut(workload->sim);
+}
+
+/* --- answers --- */
+
+static bool produce_answered(struct workload *workload, struct request *request)
+{
+    const struct node_produce *produce = request->produce;
+
+    if (!produce->done) {
+        return false;
+    }
+    for (uint32_t i = 0; i < request->ids; i++) {
+        struct ledger_message *message = &workload->ledger.messages[request->first_id + i];
+        if (produce->err == ND_OK) {
+            message->produce = LEDGER_ACCEPTED;
+            message->has_offset = produce->has_offsets;
+            message->offset = produce->offsets[i];
+        } else if (produce->err != ND_ERR_UNKNOWN_OUTCOME) {
+            message->produce = LEDGER_REFUSED;
+        }
+    }
+    return true;
+}
+
+static uint32_t identify(struct workload *workload, uint32_t topic, uint32_t partition,
+                         const struct node_delivery *delivery)
+{
+    struct ledger_record record = {.payload = delivery->payload,
+                                   .size = delivery->payload_size,
+                                   .crc = delivery->payload_crc,
+                                   .topic = topic,
+                                   .partition = partition,
+                                   .offset = delivery->offset};
+
+    return ledger_identify(&workload->ledger, &record);
+}
+
+static void delivered(struct workload *workload, uint32_t topic,
+                      const struct node_delivery *delivery)
+{
+    struct ledger *ledger = &workload->ledger;
+    uint32_t id = identify(workload, topic, delivery->partition, delivery);
+
+    if (id == UINT32_MAX) {
+        return;
+    }
+    if (ledger->messages[id].ack == LEDGER_ACKED) {
+        ledger_problem(ledger, "message %u was acked and is delivered again", id);
+    }
+    if (workload->held_count < HELD_MAX) {
+        workload->held[workload->held_count++] =
+            (struct held){.delivery = *delivery, .id = id, .topic = topic};
+    }
+}
+
+static bool poll_answered(struct workload *workload, struct request *request)
+{
+    const struct node_poll *poll = request->poll;
+
+    if (!poll->done) {
+        return false;
+    }
+    for (uint32_t i = 0; i < poll->count; i++) {
+        delivered(workload, request->topic, &poll->list[i]);
+    }
+    return true;
+}
+
+static bool settle_answered(struct workload *workload, struct request *request)
+{
+    const struct node_settle *settle = request->settle;
+
+    if (!settle->done) {
+        return false;
+    }
+    for (uint32_t i = 0; i < settle->request.count && request->action == ND_SETTLE_ACK; i++) {
+        struct ledger_message *message = &workload->ledger.messages[request->settle_ids[i]];
+        if (settle->items[i].result == ND_OK) {
+            message->ack = LEDGER_ACKED;
+        } else if (settle->items[i].result == ND_ERR_STALE && message->ack != LEDGER_ACKED) {
+            message->ack = request->before[i];
+        }
+    }
+    return true;
+}
+
+static void answers_take(struct workload *workload)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < workload->requests_count; i++) {
+        struct request *request = &workload->requests[i];
+        bool answered = request->produce != NULL ? produce_answered(workload, request)
+                        : request->poll != NULL  ? poll_answered(workload, request)
+                                                 : settle_answered(workload, request);
+        if (!answered) {
+            workload->requests[kept++] = *request;
+            continue;
+        }
+        nd_free(request->produce);
+        nd_free(request->poll);
+        nd_free(request->settle);
+    }
+    workload->requests_count = kept;
+}
+
+static void run(struct workload *workload)
+{
+    node_run(&workload->node);
+    answers_take(workload);
+}
+
+/* --- operations --- */
+
+static struct request *request_new(struct workload *workload)
+{
+    if (workload->requests_count == REQUESTS_MAX) {
+        run(workload);
+    }
+    ND_ASSERT(workload->requests_count < REQUESTS_MAX);
+    struct request *request = &workload->requests[workload->requests_count++];
+    *request = (struct request){0};
+    return request;
+}
+
+static void op_produce(struct workload *workload)
+{
+    struct ledger *ledger = &workload->ledger;
+    uint32_t topic = (uint32_t)draw(workload, TOPICS);
+    uint32_t partition = topic == 0 ? (uint32_t)draw(workload, PARTITIONS) : 0;
+    uint32_t count = 1 + (uint32_t)draw(workload, BATCH_MAX);
+    struct nd_produce_record records[BATCH_MAX] = {0};
+    static char payloads[BATCH_MAX][PAYLOAD_MIN + PAYLOAD_SPAN];
+
+    if (ledger->count + count > LEDGER_MESSAGES_MAX) {
+        return;
+    }
+    struct request *request = request_new(workload);
+    request->first_id = ledger->count;
+    request->ids = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t id = ledger->count++;
+        ledger->messages[id] = (struct ledger_message){
+            .topic = topic,
+            .partition = partition,
+            .size = PAYLOAD_MIN + (uint32_t)draw(workload, PAYLOAD_SPAN),
+        };
+        ledger_payload(ledger, id, payloads[i]);
+        records[i].payload = nd_slice_make(payloads[i], ledger->messages[id].size);
+        records[i].partition = partition;
+    }
+    request->produce = node_produce_records(&workload->node, topic, records, count);
+}
+
+static void op_poll(struct workload *workload)
+{
+    struct request *request = request_new(workload);
+
+    request->topic = (uint32_t)draw(workload, TOPICS);
+    request->poll = node_poll_start(&workload->node, request->topic, ND_PARTITION_ANY,
+                                    1 + (uint32_t)draw(workload, 5), 0);
+}
+
+static void op_settle(struct workload *workload, enum nd_settle_action action, uint32_t count_max)
+{
+    struct node_delivery deliveries[BATCH_MAX];
+    uint32_t count = 0, kept = 0;
+
+    if (workload->held_count == 0) {
+        return;
+    }
+    struct request *request = request_new(workload);
+    uint32_t topic = workload->held[draw(workload, workload->held_count)].topic;
+    for (uint32_t i = 0; i < workload->held_count; i++) {
+        const struct held *held = &workload->held[i];
+        bool mine = held->topic == topic && count < count_max && draw(workload, 2) == 0;
+        if (!mine) {
+            workload->held[kept++] = *held;
+            continue;
+        }
+        struct ledger_message *message = &workload->ledger.messages[held->id];
+        request->settle_ids[count] = held->id;
+        request->before[count] = message->ack;
+        deliveries[count++] = held->delivery;
+        if (action == ND_SETTLE_ACK && message->ack == LEDGER_UNACKED) {
+            message->ack = LEDGER_ACK_UNKNOWN;
+        }
+        if (action == ND_SETTLE_EXTEND) {
+            workload->held[kept++] = *held;
+        }
+    }
+    workload->held_count = kept;
+    if (count == 0) {
+        workload->requests_count -= 1;
+        return;
+    }
+    request->action = action;
+    request->settle = node_settle_start(&workload->node, topic, deliveries, count, action);
+}
+
+static void op_restart(struct workload *workload)
+{
+    node_stop(&workload->node);
+    answers_take(workload);
+    workload->held_count = 0;
+    if (!over(workload)) {
+        (void)workload_reopen(workload); /* not sim_env_restart(): it would disarm the cut */
+    }
+}
+
+static void op_any(struct workload *workload)
+{
+    uint64_t kind = draw(workload, 100);
+
+    if (kind < 35) {
+        op_produce(workload);
+    } else if (kind < 60) {
+        op_poll(workload);
+    } else if (kind < 75) {
+        op_settle(workload, ND_SETTLE_ACK, BATCH_MAX);
+    } else if (kind < 79) {
+        op_settle(workload, ND_SETTLE_NACK, 1);
+    } else if (kind < 82) {
+        op_settle(workload, ND_SETTLE_EXTEND, 2);
+    } else if (kind < 92) {
+        run(workload);
+    } else if (kind < 98) {
+        node_advance(&workload->node, 200 + draw(workload, 2000));
+        answers_take(workload);
+    } else if (kind < 99) {
+        node_advance(&workload->node, NODE_LEASE_MS);
+        answers_take(workload);
+        workload->held_count = 0;
+    } else {
+        op_restart(workload);
+    }
+}
+
+void workload_run(struct workload *workload, uint32_t operations)
+{
+    (void)workload_reopen(workload);
+    for (uint32_t i = 0; i < operations && workload->node.broker != NULL && !over(workload); i++) {
+        op_any(workload);
+    }
+    if (workload->node.broker != NULL && !over(workload)) {
+        run(workload);
+    }
+}
+
+void workload_cut(struct workload *workload, uint64_t seed)
+{
+    node_power_cut(&workload->node, seed);
+    answers_take(workload);
+    if (workload->requests_count > 0) {
+        ledger_problem(&workload->ledger, "%u requests were never answered",
+                       workload->requests_count);
+    }
+    workload->held_count = 0;
+}
+
+bool workload_reopen(struct workload *workload)
+{
+    struct nd_errmsg msg = {{0}};
+    enum nd_err err = node_open(&workload->node, &msg);
+
+    if (err == ND_OK) {
+        return true;
+    }
+    if (!sim_env_is_cut(workload->sim) && !workload->faults) {
+        ledger_problem(&workload->ledger, "the node does not start: %s: %s", nd_err_name(err),
+                       msg.text);
+    }
+    return false;
+}
+
+void workload_expect_faults(struct workload *workload, bool faults)
+{
+    workload->faults = faults;
+}
+
+void workload_heal(struct workload *workload)
+{
+    struct ledger *ledger = &workload->ledger;
+
+    if (workload->node.broker == NULL || over(workload)) {
+        return;
+    }
+    node_advance(&workload->node, 15000);
+    uint32_t first = ledger->count;
+    op_produce(workload);
+    run(workload);
+    if (ledger->count > first && ledger->messages[first].produce != LEDGER_ACCEPTED) {
+        ledger_problem(ledger, "the node does not take messages after the fault is over");
+    }
+}
+
+/* --- checks --- */
+
+static void seen_reset(struct ledger *ledger)
+{
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        ledger->messages[i].seen = 0;
+    }
+}
+
+/* All that is stored, by offset. */
+static void check_stored(struct workload *workload, uint32_t topic, uint32_t partition)
+{
+    struct ledger *ledger = &workload->ledger;
+    uint64_t offset = 0;
+
+    for (;;) {
+        struct node_replay *replay =
+            node_replay(&workload->node, topic, partition, offset, ND_POLL_MESSAGES_MAX);
+        uint32_t count = replay->count;
+        enum nd_err err = replay->err;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t id = identify(workload, topic, partition, &replay->list[i]);
+            if (id != UINT32_MAX) {
+                ledger->messages[id].seen += 1;
+            }
+        }
+        offset = replay->request.offset;
+        nd_free(replay);
+        if (err != ND_OK && !over(workload)) {
+            ledger_problem(ledger, "topic %u partition %u cannot be read at %llu: %s", topic,
+                           partition, (unsigned long long)offset, nd_err_name(err));
+        }
+        if (count == 0 || err != ND_OK) {
+            return;
+        }
+    }
+}
+
+static void check_seen(struct ledger *ledger, bool deliveries)
+{
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        const struct ledger_message *message = &ledger->messages[i];
+        bool must =
+            message->produce == LEDGER_ACCEPTED && (!deliveries || message->ack == LEDGER_UNACKED);
+        if (message->seen > 1) {
+            ledger_problem(ledger, "message %u is %s %u times", i,
+                           deliveries ? "delivered" : "stored", message->seen);
+        } else if (must && message->seen == 0) {
+            ledger_problem(ledger, "message %u (topic %u partition %u offset %llu) is lost: not %s",
+                           i, message->topic, message->partition,
+                           (unsigned long long)message->offset,
+                           deliveries ? "delivered" : "stored");
+        }
+    }
+}
+
+static void check_deliveries(struct workload *workload, uint32_t topic)
+{
+    struct ledger *ledger = &workload->ledger;
+
+    for (uint32_t round = 0; round < DRAIN_MAX && !over(workload); round++) {
+        struct node_poll *poll =
+            node_poll_start(&workload->node, topic, ND_PARTITION_ANY, ND_POLL_MESSAGES_MAX, 0);
+        node_run(&workload->node);
+        ND_ASSERT(poll->done);
+        uint32_t count = poll->count;
+        for (uint32_t i = 0; i < count; i++) {
+            const struct node_delivery *delivery = &poll->list[i];
+            uint32_t id = identify(workload, topic, delivery->partition, delivery);
+            if (id != UINT32_MAX) {
+                ledger->messages[id].seen += 1;
+                if (ledger->messages[id].ack == LEDGER_ACKED) {
+                    ledger_problem(ledger, "message %u was acked and is delivered again", id);
+                }
+            }
+        }
+        nd_free(poll);
+        if (count == 0) {
+            return;
+        }
+    }
+}
+
+/* A node that came back takes a message, gives it, and forgets it when it is acked. */
+static void check_alive(struct workload *workload)
+{
+    struct ledger *ledger = &workload->ledger;
+
+    for (uint32_t topic = 0; topic < TOPICS && !over(workload); topic++) {
+        struct node_delivery delivery;
+        uint64_t offset;
+        enum nd_err err = node_produce(&workload->node, topic, 0, "alive", &offset);
+        if (err != ND_OK) {
+            ledger_problem(ledger, "produce after the restart: %s", nd_err_name(err));
+        } else if (!node_take(&workload->node, topic, 0, &delivery)) {
+            ledger_problem(ledger, "a message produced after the restart is not delivered");
+        } else if (strcmp(delivery.payload, "alive") != 0 || delivery.offset != offset) {
+            ledger_problem(ledger, "another message is delivered than the one produced");
+        } else if (node_settle(&workload->node, topic, &delivery, ND_SETTLE_ACK) != ND_OK) {
+            ledger_problem(ledger, "ack after the restart fails");
+        }
+    }
+}
+
+void workload_check(struct workload *workload)
+{
+    struct ledger *ledger = &workload->ledger;
+
+    seen_reset(ledger);
+    for (uint32_t topic = 0; topic < TOPICS && !over(workload); topic++) {
+        for (uint32_t i = 0; i < (topic == 0 ? PARTITIONS : 1); i++) {
+            check_stored(workload, topic, i);
+        }
+    }
+    if (!over(workload)) {
+        check_seen(ledger, false);
+    }
+    seen_reset(ledger);
+    for (uint32_t topic = 0; topic < TOPICS && !over(workload); topic++) {
+        check_deliveries(workload, topic);
+    }
+    if (!over(workload)) {
+        check_seen(ledger, true);
+        check_alive(workload);
+    }
+}
