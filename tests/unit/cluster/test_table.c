@@ -123,7 +123,7 @@ static void table_build__equals_one_made_step_by_step(void **state)
 {
     (void)state;
     for (uint32_t count = 0; count <= 300; count += 1 + count / 7) {
-        const struct nd_topic *topics[300 + 64];
+        const struct nd_topic *topics[300 + 64] = {NULL};
         uint64_t versions[NAMES] = {0};
         for (uint32_t n = 0; n < count; n++) {
             topics[n] = topic_named(n, n + 1);
