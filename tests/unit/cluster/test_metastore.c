@@ -6,6 +6,7 @@
 #include "storage/base/alloc.h"
 
 #include "cluster/identity.h"
+#include "cluster/view.h"
 #include "tests/support/nd_test.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/cluster/files.h"
@@ -270,6 +271,48 @@ static void metastore_read__is_served_from_the_view_until_caught_up(void **state
     close(ends[1]);
 }
 
+/* The real disk, whose renames of a view are told. */
+static struct {
+    struct nd_env env;
+    struct nd_inbox seen;
+} watched;
+
+static enum nd_err watched_rename(void *impl, const char *from, const char *to,
+                                  struct nd_errmsg *msg)
+{
+    enum nd_err err = nd_env_posix()->rename(impl, from, to, msg);
+    if (strstr(to, "/view") != NULL) {
+        nd_inbox_wake(&watched.seen);
+    }
+    return err;
+}
+
+/* C2: a process that dies leaves a view of what it had applied. */
+static void metastore_view__follows_a_change_by_itself(void **state)
+{
+    struct meta *meta = &((struct fixture *)*state)->meta;
+    char *path = nd_xasprintf("%s/view", meta->dir);
+    bool known = false;
+    watched.env = *nd_env_posix();
+    watched.env.rename = watched_rename;
+    nd_inbox_init(&watched.seen);
+    meta->options.env = &watched.env;
+    meta_open(meta);
+    meta_create(meta, "orders", 3);
+
+    while (!known) { /* the first may be of the registration alone */
+        struct nd_state view;
+        nd_inbox_wait(&watched.seen, UINT64_MAX);
+        nd_state_init(&view);
+        assert_int_equal(nd_view_load(&watched.env, path, &view, NULL), ND_OK);
+        known = nd_topic_table_find(view.table, nd_slice_str("orders")) != NULL;
+        nd_state_release(&view);
+    }
+    meta_close(meta);
+    nd_inbox_release(&watched.seen);
+    nd_free(path);
+}
+
 static void metastore_snapshot__is_taken_and_restored(void **state)
 {
     struct meta *meta = &((struct fixture *)*state)->meta;
@@ -508,6 +551,7 @@ int main(void)
         CASE(metastore_topics__pages_in_byte_order),
         CASE(metastore_confirm_gone__knows_incarnations),
         CASE(metastore_read__is_served_from_the_view_until_caught_up),
+        CASE(metastore_view__follows_a_change_by_itself),
         CASE(metastore_snapshot__is_taken_and_restored),
         CASE(metastore_close__answers_everything_in_flight),
         CASE(metastore_change__refuses_beyond_its_window),
