@@ -204,7 +204,8 @@ static void metastore_topics__pages_in_byte_order(void **state)
         assert_int_equal(more, pages < 3);
         for (size_t i = 0; i < count; i++) {
             size_t used = strlen(seen);
-            snprintf(seen + used, sizeof seen - used, "%s,", topics[i]->name);
+            int size = snprintf(seen + used, sizeof seen - used, "%.32s,", topics[i]->name);
+            assert_true((size_t)size < sizeof seen - used);
             snprintf(after, sizeof after, "%s", topics[i]->name);
             nd_topic_unref(topics[i]);
         }
