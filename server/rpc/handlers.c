@@ -12,8 +12,9 @@
 #include "server/rpc/stream.h"
 #include "server/rpc/wire.h"
 
-/* T1. The hard limits let one message of 20 MiB pass that was read before the budget was full; all
- * hard limits together stay below what the WAL stages (72 MiB). */
+/* T1. A stream is not read while its budget is full, but what was being read when it filled still
+ * comes: the hard limits leave room for that, and only beyond them an item of a stream is refused.
+ * All hard limits together stay below what the log stages (96 MiB, node.c). */
 enum {
     PRODUCE_BYTES = 24 << 20,
     PRODUCE_BYTES_HARD = 64 << 20,

@@ -67,7 +67,7 @@ static size_t put_results(uint8_t *at, const struct group *group, enum nd_err er
 }
 
 /* Answers of the groups whose turn it is. */
-static uint32_t drain_locked(struct produce_stream *s)
+static uint32_t drain_locked(struct produce_stream *s) ND_REQUIRES(s->base.lock)
 {
     uint32_t completed = 0;
     struct nd_list *link;

@@ -68,7 +68,7 @@ static void closed(struct nd_subscriber *subscriber)
 
 /* --- settles --- */
 
-static uint32_t drain_locked(struct subscription *s)
+static uint32_t drain_locked(struct subscription *s) ND_REQUIRES(s->base.lock)
 {
     uint32_t completed = 0;
     struct nd_list *link;

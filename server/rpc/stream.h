@@ -53,16 +53,17 @@ void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
 void nd_stream_close(struct nd_stream *stream);
 
 /* An operation whose completion is owed. False: the stream is ending, begin nothing. */
-ND_CHECKED bool nd_stream_begin_locked(struct nd_stream *stream);
+ND_CHECKED bool nd_stream_begin_locked(struct nd_stream *stream) ND_REQUIRES(stream->lock);
 /* Room for an answer of `size` bytes, to be filled in before the lock is given back. */
-uint8_t *nd_stream_answer_locked(struct nd_stream *stream, size_t size);
+uint8_t *nd_stream_answer_locked(struct nd_stream *stream, size_t size) ND_REQUIRES(stream->lock);
 /* `completed` operations are over; sends what gathered, and finishes an ending stream after its
  * last one. True: its call is gone already; call nd_stream_release() after unlocking, and nothing
  * else. */
-ND_CHECKED bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed);
+ND_CHECKED bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed)
+    ND_REQUIRES(stream->lock);
 void nd_stream_release(struct nd_stream *stream);
 /* Unlock, and release if `gone`. */
-static inline void nd_stream_unlock(struct nd_stream *stream, bool gone)
+static inline void nd_stream_unlock(struct nd_stream *stream, bool gone) ND_RELEASE(stream->lock)
 {
     nd_mutex_unlock(&stream->lock);
     if (gone) {
@@ -71,6 +72,7 @@ static inline void nd_stream_unlock(struct nd_stream *stream, bool gone)
 }
 /* Unsent bytes. */
 static inline size_t nd_stream_unsent_locked(const struct nd_stream *stream)
+    ND_REQUIRES(stream->lock)
 {
     return stream->pending + stream->queued;
 }
