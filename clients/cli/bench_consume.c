@@ -170,6 +170,8 @@ struct sub_run {
     uint64_t mask;
     bool writing, closed, lone;
     uint64_t sent_ns; /* latency: when the one message was produced */
+    uint64_t lone_id; /* latency: begins its payload, so that a backlog is not mistaken for it */
+    bool lone_taken;
     Narad__V1__ProduceRequest produce;
 };
 
@@ -227,6 +229,19 @@ static void results_count(struct sub_run *run, const Narad__V1__SubscribeRespons
     }
 }
 
+static size_t lone_id_size(const struct bench *bench)
+{
+    return ND_MIN(bench->payload_bytes, sizeof(uint64_t));
+}
+
+static bool is_lone_one(const struct sub_run *run, const ProtobufCBinaryData *payload)
+{
+    size_t size = lone_id_size(run->bench);
+
+    return !run->lone_taken && payload->len == run->bench->payload_bytes &&
+           memcmp(payload->data, &run->lone_id, size) == 0;
+}
+
 static void on_deliveries(void *data, struct nd_rpc_stream *stream, struct nd_slice bytes)
 {
     struct sub_run *run = data;
@@ -246,13 +261,14 @@ static void on_deliveries(void *data, struct nd_rpc_stream *stream, struct nd_sl
         snprintf(handle->text, sizeof handle->text, "%s", response->messages[i]->receipt_handle);
         nd_list_append(&run->pending, &handle->link);
         run->taken_ns[run->taken++ & run->mask] = now;
-        if (run->lone) {
+        if (run->lone && is_lone_one(run, &response->messages[i]->payload)) {
+            run->lone_taken = true;
             bench->messages += 1;
             bench_hist_add(&bench->hist, now - run->sent_ns);
         }
     }
     results_count(run, response, now);
-    bool settled = run->lone && run->taken > 0 && run->acked == run->taken;
+    bool settled = run->lone && run->lone_taken && run->acked == run->taken;
     narad__v1__subscribe_response__free_unpacked(response, NULL);
     if (now >= bench->stop_ns || bench->errors >= 1000) {
         if (!run->closed) {
@@ -318,6 +334,7 @@ static void sub_start(void *data)
     nd_rpc_channel_post_after(run->bench->channel, (uint32_t)run->bench->seconds_ms + 50,
                               sub_deadline, run);
     if (run->lone) {
+        run->lone_id = cli_now_ns();
         lone_produce(run);
     }
 }
@@ -372,6 +389,9 @@ static void on_lone_produced(void *data, const struct nd_rpc_status *status, con
 
 static void lone_produce(struct sub_run *run)
 {
+    run->lone_taken = false;
+    run->lone_id += 1;
+    memcpy(run->bench->payload, &run->lone_id, lone_id_size(run->bench));
     run->sent_ns = cli_now_ns();
     nd_rpc_call_unary(run->bench->channel, "/narad.v1.Broker/Produce", &run->produce.base,
                       &narad__v1__produce_response__descriptor, 30000, true, on_lone_produced, run);
