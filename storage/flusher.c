@@ -1,9 +1,9 @@
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "storage/base/alloc.h"
 
 #include "storage/flusher_private.h"
+#include "storage/layout.h"
 #include "storage/remove.h"
 
 enum { REMOVE_STEP_BYTES = 16 << 20, REMOVE_PAUSE_MS = 20, PATH_SIZE = 1024 };
@@ -125,10 +125,7 @@ void nd_flusher_free(struct nd_flusher *flusher)
 void nd_flusher_partition_dir(const struct nd_flusher *flusher, const struct nd_partition_id *id,
                               char *out, size_t out_size)
 {
-    int size = snprintf(out, out_size, "%s/topics/%s/%016" PRIx64 "/p%05" PRIu32, flusher->data_dir,
-                        id->topic, id->incarnation, id->partition);
-
-    ND_ASSERT(size > 0 && (size_t)size < out_size);
+    nd_layout_partition_dir(out, out_size, flusher->data_dir, id);
 }
 
 const struct nd_plog_options *nd_flusher_plog_options(const struct nd_flusher *flusher)

@@ -184,7 +184,6 @@ static void temporaries_make(const struct writing *w, struct nd_state_item *item
 {
     const struct nd_env *env = w->env;
     int *files = nd_xcalloc(count, sizeof *files);
-    bool synced = false;
     size_t good = 0, last = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -192,14 +191,13 @@ static void temporaries_make(const struct writing *w, struct nd_state_item *item
         last = items[i].result == ND_OK ? i : last;
         good += items[i].result == ND_OK;
     }
-    if (good > SYNC_ONE_BY_ONE_MAX) {
-        synced = env->sync_fs(env->impl, files[last], w->msg) == ND_OK;
-    }
+    /* When syncfs fails, all have failed: it does not say whose bytes it lost, and nobody reads
+     * these back. The caller keeps what it has and tries again. */
+    bool all_at_once = good > SYNC_ONE_BY_ONE_MAX;
+    enum nd_err err = all_at_once ? env->sync_fs(env->impl, files[last], w->msg) : ND_OK;
     for (size_t i = 0; i < count; i++) {
         if (items[i].result == ND_OK) {
-            if (!synced) {
-                items[i].result = env->sync(env->impl, files[i], w->msg);
-            }
+            items[i].result = all_at_once ? err : env->sync(env->impl, files[i], w->msg);
             env->close(env->impl, files[i]);
         }
     }
