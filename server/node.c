@@ -147,7 +147,7 @@ static enum nd_level level_of(const char *name)
     ND_UNREACHABLE(); /* the settings table has no others */
 }
 
-static enum nd_err start_flusher(struct nd_node *n, struct nd_errmsg *msg)
+static enum nd_err make_flusher(struct nd_node *n, struct nd_errmsg *msg)
 {
     struct nd_flusher_options options = {
         .plog = {.env = n->env,
@@ -168,12 +168,7 @@ static enum nd_err start_flusher(struct nd_node *n, struct nd_errmsg *msg)
         .metrics = n->metrics,
     };
     memcpy(options.plog.store_id, n->layout.store_id, sizeof options.plog.store_id);
-    enum nd_err err = nd_flusher_new(&n->flusher, &options, msg);
-    if (err != ND_OK) {
-        return err;
-    }
-    n->flusher_running = nd_flusher_thread_start(n->flusher);
-    return n->flusher_running ? ND_OK : ND_ERR_NO_MEMORY;
+    return nd_flusher_new(&n->flusher, &options, msg);
 }
 
 /* One per two cores, unless set. */
@@ -213,6 +208,11 @@ static enum nd_err start_broker(struct nd_node *n, struct nd_errmsg *msg)
         return err;
     }
     nd_broker_set_confirm_gone(n->broker, confirm_gone, n->metastore);
+    /* Not before: until the broker said what it recovered, nothing of the log seems needed. */
+    n->flusher_running = nd_flusher_thread_start(n->flusher);
+    if (!n->flusher_running) {
+        return ND_ERR_NO_MEMORY;
+    }
     nd_topic_relay_attach(&n->relay, n->broker);
     err = nd_broker_start(n->broker, msg);
     n->broker_running = err == ND_OK;
@@ -319,7 +319,7 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
         err = start_wal(n, msg);
     }
     if (err == ND_OK) {
-        err = start_flusher(n, msg);
+        err = make_flusher(n, msg);
     }
     if (err == ND_OK) {
         err = start_broker(n, msg);
@@ -415,11 +415,12 @@ static void stop_calls(struct nd_node *n)
 static void stop_storage(struct nd_node *n)
 {
     nd_topic_relay_detach(&n->relay);
+    if (n->flusher_running) {
+        nd_flusher_thread_stop(
+            n->flusher); /* before the broker lets go of what it needs of the log */
+    }
     if (n->broker != NULL) {
         nd_broker_free(n->broker);
-    }
-    if (n->flusher_running) {
-        nd_flusher_thread_stop(n->flusher);
     }
     if (n->flusher != NULL) {
         nd_flusher_free(n->flusher);

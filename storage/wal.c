@@ -53,6 +53,7 @@ void nd_wal_stager_add(struct nd_wal *wal, struct nd_wal_stager *stager)
 void nd_wal_stager_remove(struct nd_wal *wal, struct nd_wal_stager *stager)
 {
     nd_mutex_lock(&wal->lock);
+    wal->left_needed_from = ND_MIN(wal->left_needed_from, stager->needed_from);
     nd_list_remove(&stager->link);
     nd_cond_signal(&wal->wake); /* perhaps the last one that had not adopted */
     nd_mutex_unlock(&wal->lock);
@@ -77,7 +78,7 @@ void nd_wal_stager_adopt(struct nd_wal *wal, struct nd_wal_stager *stager)
 
 uint64_t nd_wal_needed_from_locked(const struct nd_wal *wal)
 {
-    uint64_t lowest = UINT64_MAX;
+    uint64_t lowest = wal->left_needed_from;
 
     ND_LIST_FOREACH (&wal->stagers, link) {
         const struct nd_wal_stager *stager = ND_CONTAINER_OF(link, struct nd_wal_stager, link);

@@ -51,6 +51,7 @@ struct nd_wal *nd_wal_new(const struct nd_wal_options *options)
     nd_cond_init(&wal->wake);
     nd_list_init(&wal->staged);
     nd_list_init(&wal->stagers);
+    wal->left_needed_from = UINT64_MAX;
     nd_list_init(&wal->files);
     nd_list_init(&wal->spares);
     wal->bytes_free = wal->inodes_free = UINT64_MAX; /* not measured yet */

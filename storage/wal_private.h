@@ -42,7 +42,8 @@ struct nd_wal {
     struct nd_list staged; /* units, in order */
     size_t staged_bytes;   /* of units staged and not yet returned */
     struct nd_list stagers;
-    struct nd_list files; /* ascending */
+    uint64_t left_needed_from; /* of stagers that are gone: their entries are needed all the same */
+    struct nd_list files;      /* ascending */
     struct nd_list spares;
     uint32_t files_count, spares_count;
     uint64_t spare_next; /* number of the next one made */

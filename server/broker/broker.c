@@ -83,20 +83,28 @@ enum nd_err nd_broker_new(struct nd_broker **out, const struct nd_broker_options
     return ND_OK;
 }
 
-enum nd_err nd_broker_start(struct nd_broker *broker, struct nd_errmsg *msg)
+static bool threads_start(struct nd_broker *broker)
 {
-    broker->started = true;
     if (!nd_workers_start(broker->workers)) {
-        nd_errmsg_set(msg, "broker: a worker thread cannot be started");
-        return ND_ERR_NO_MEMORY;
+        return false;
     }
     for (uint32_t i = 0; i < broker->options.shards; i++) {
         char name[16];
         snprintf(name, sizeof name, "nd-shard-%u", i % 1000);
         if (!nd_thread_start(&broker->shards[i].thread, name, nd_shard_run, &broker->shards[i])) {
-            nd_errmsg_set(msg, "broker: a shard thread cannot be started");
-            return ND_ERR_NO_MEMORY;
+            return false;
         }
+    }
+    return true;
+}
+
+enum nd_err nd_broker_start(struct nd_broker *broker, struct nd_errmsg *msg)
+{
+    broker->started = true;
+    if (!threads_start(broker)) {
+        nd_broker_stop(broker); /* those that run */
+        nd_errmsg_set(msg, "broker: a thread cannot be started");
+        return ND_ERR_NO_MEMORY;
     }
     return ND_OK;
 }
@@ -206,7 +214,9 @@ static void topic_note_run(struct nd_msg *msg, void *owner)
     const struct nd_topic *topic = note->after != NULL ? note->after : note->before;
     struct nd_topic_state *state = nd_map_get_u64(shard->topics, topic->incarnation);
 
-    if (note->after == NULL) {
+    if (shard->stage == ND_SHARD_STOPPED) {
+        /* Told again at the next start. */
+    } else if (note->after == NULL) {
         if (state != NULL) {
             nd_topic_end(state);
         }
