@@ -1,6 +1,6 @@
-#include "server/tools.h"
-
 #include <stdio.h>
+
+#include "server/tools.h"
 
 int nd_wal_repair_main(int argc, const char *const *argv)
 {

@@ -1,6 +1,6 @@
-/* The commit clock (F8): milliseconds that never go back in a process and follow the wall clock gently.
- * Starts at max(wall clock, newest commit time in the WAL), then runs with CLOCK_BOOTTIME, pulled towards
- * the wall clock by at most 1 % of elapsed time. @thread any (its own small lock) */
+/* The commit clock (F8): milliseconds that never go back in a process and follow the wall clock
+ * gently. Starts at max(wall clock, newest commit time in the WAL), then runs with CLOCK_BOOTTIME,
+ * pulled towards the wall clock by at most 1 % of elapsed time. @thread any (its own small lock) */
 #ifndef ND_CLOCK_H
 #define ND_CLOCK_H
 

@@ -1,5 +1,6 @@
-/* Where a partition stands, without its records: the body of a WAL POSITION and of a `state` file. Times
- * in Unix milliseconds. Decoding takes hostile input: every count is checked before it is allocated. */
+/* Where a partition stands, without its records: the body of a WAL POSITION and of a `state` file.
+ * Times in Unix milliseconds. Decoding takes hostile input: every count is checked before it is
+ * allocated. */
 #ifndef ND_POSITIONS_H
 #define ND_POSITIONS_H
 
@@ -40,8 +41,8 @@ struct nd_positions {
     uint64_t applied_sequence; /* WAL entries up to and including it are in here */
     uint64_t frontier;         /* lowest unsettled offset: everything below is settled */
     uint64_t next_offset;
-    uint64_t flushed_offset;   /* everything below is in verified segments */
-    uint64_t log_start;        /* lowest stored offset */
+    uint64_t flushed_offset; /* everything below is in verified segments */
+    uint64_t log_start;      /* lowest stored offset */
     int64_t last_commit_ms;
     struct nd_offset_range *ahead; /* settled above the frontier, ascending, not touching */
     uint32_t ahead_count;
@@ -55,7 +56,8 @@ struct nd_positions {
 
 void nd_positions_init(struct nd_positions *positions); /* zeros, no arrays */
 void nd_positions_release(struct nd_positions *positions);
-void nd_positions_copy(struct nd_positions *to, const struct nd_positions *from); /* `to` is inited */
+void nd_positions_copy(struct nd_positions *to,
+                       const struct nd_positions *from); /* `to` is inited */
 void nd_positions_put(struct nd_buf *out, const struct nd_positions *positions);
 /* CORRUPT when the bytes are not exactly one encoding. `out` is inited by the caller. */
 ND_CHECKED enum nd_err nd_positions_get(struct nd_slice in, struct nd_positions *out);

@@ -1,5 +1,5 @@
-/* Recovery (W8): what the WAL and the `state` files say about every partition that has entries worth
- * replaying. Built while the WAL opens, then handed over to the broker. Needs no metadata. */
+/* Recovery (W8): what the WAL and the `state` files say about every partition that has entries
+ * worth replaying. Built while the WAL opens, then handed over to the broker. Needs no metadata. */
 #ifndef ND_RECOVERY_H
 #define ND_RECOVERY_H
 
@@ -9,26 +9,27 @@
 #include "storage/wal.h"
 
 struct nd_recovered_partition {
-    struct nd_list link;            /* in nd_recovery.partitions */
-    struct nd_positions positions;  /* as of the end of the WAL; owned */
-    struct nd_tail_run *runs;       /* ascending, unflushed COMMITs; each holds a block reference; owned */
+    struct nd_list link;           /* in nd_recovery.partitions */
+    struct nd_positions positions; /* as of the end of the WAL; owned */
+    struct nd_tail_run
+        *runs; /* ascending, unflushed COMMITs; each holds a block reference; owned */
     uint32_t runs_count, runs_capacity;
-    uint64_t needed_from;           /* lowest sequence the WAL must keep for it until it is restated */
-    uint64_t gap_records;           /* offsets that nothing holds */
-    uint64_t acks_dropped;          /* settled offsets at or above the next offset */
-    uint64_t position_from;         /* private: first entry that its durable positions do not cover */
-    bool grounded;                  /* private: positions or its very first entry were found */
-    bool started;                   /* private: a COMMIT was seen */
+    uint64_t needed_from;   /* lowest sequence the WAL must keep for it until it is restated */
+    uint64_t gap_records;   /* offsets that nothing holds */
+    uint64_t acks_dropped;  /* settled offsets at or above the next offset */
+    uint64_t position_from; /* private: first entry that its durable positions do not cover */
+    bool grounded;          /* private: positions or its very first entry were found */
+    bool started;           /* private: a COMMIT was seen */
 };
 
 /* An ACCEPT neither dispatched nor discarded. */
 struct nd_recovered_accept {
-    struct nd_list link;            /* in nd_recovery.accepts, ascending sequence */
+    struct nd_list link; /* in nd_recovery.accepts, ascending sequence */
     struct nd_partition_id id;
-    struct nd_block *block;         /* counted; owned */
+    struct nd_block *block; /* counted; owned */
     struct nd_slice records;
-    uint64_t writer, sequence;      /* origin of the first record, one sequence each */
-    uint64_t entry_sequence;        /* its place in the WAL */
+    uint64_t writer, sequence; /* origin of the first record, one sequence each */
+    uint64_t entry_sequence;   /* its place in the WAL */
     int64_t time_ms;
     uint32_t count;
 };
@@ -39,7 +40,7 @@ struct nd_recovery_options {
     const struct nd_env *env;
     const char *data_dir;
     uint8_t store_id[16];
-    size_t tail_bytes_max;          /* beyond it `relieve` is called; 0: no limit */
+    size_t tail_bytes_max; /* beyond it `relieve` is called; 0: no limit */
     /* Flush the runs of the fullest partitions and mark them flushed. NULL: memory grows. */
     enum nd_err (*relieve)(void *arg, struct nd_recovery *recovery, struct nd_errmsg *msg);
     void *relieve_arg;
@@ -48,16 +49,16 @@ struct nd_recovery_options {
 
 struct nd_recovery {
     struct nd_recovery_options options;
-    struct nd_map *by_id;           /* (incarnation, partition) -> nd_recovered_partition */
+    struct nd_map *by_id; /* (incarnation, partition) -> nd_recovered_partition */
     struct nd_list partitions;
     struct nd_list accepts;
-    struct nd_map *dispatched;      /* private */
-    size_t relieve_above;           /* private */
+    struct nd_map *dispatched; /* private */
+    size_t relieve_above;      /* private */
     size_t tail_bytes;
-    int64_t commit_clock_ms;        /* newest seen */
+    int64_t commit_clock_ms; /* newest seen */
     uint64_t entries;
-    uint32_t refused;               /* partitions with segments but no positions: logged by name and not
-                                       handed over, so that whoever touches one finds the same */
+    uint32_t refused; /* partitions with segments but no positions: logged by name and not
+                         handed over, so that whoever touches one finds the same */
 };
 
 void nd_recovery_init(struct nd_recovery *recovery, const struct nd_recovery_options *options);
