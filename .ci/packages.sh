@@ -25,6 +25,8 @@ test=(
     clang libclang-rt-14-dev clang-format-14 clang-tidy-14
     python3 python3-grpcio python3-grpc-tools                # a stock client
 )
+# The second stock client. Whoever has a Node.js of another origin keeps it: Debian's npm would not go with it.
+command -v npm > /dev/null || test+=(nodejs npm)
 
 wanted=()
 for list in "$@"; do
