@@ -42,7 +42,7 @@ void nd_shard_stop_begin(struct nd_shard *shard)
     while (nd_map_next(shard->topics, &at, &key, &value)) {
         struct nd_topic_state *topic = value;
         nd_topic_state_unpark(topic); /* each finds that intake is closed */
-        nd_waiters_end(topic, ND_ERR_UNAVAILABLE);
+        nd_waiters_end(topic, ND_OK); /* parked polls: nothing came */
         nd_subscribers_end(topic, ND_ERR_UNAVAILABLE);
     }
 }
