@@ -1,0 +1,197 @@
+#!/usr/bin/python3
+"""Cancels, many parked polls, the drain at a stop, restarts."""
+
+import signal
+import socket
+import threading
+import unittest
+
+import grpc
+
+from nodes import (CODE, PATIENCE, Node, Outgoing, admin_pb2, broker_pb2, health_pb2, health_pb2_grpc,
+                   status_of, types_pb2, wait_until)
+
+
+def poll(topic, wait_ms=25000, **members):
+    return broker_pb2.ConsumeRequest(topic=topic, wait_ms=wait_ms, **members)
+
+
+class Life(unittest.TestCase):
+    def waiting(self, node):
+        """Consume calls that the node has open."""
+        text = node.admin.Metrics(admin_pb2.MetricsRequest(), timeout=PATIENCE).text
+        for line in text.splitlines():
+            if line.startswith("narad_grpc_requests_in_flight"):
+                return int(float(line.split()[-1])) - 1
+        raise AssertionError("no gauge of open calls")
+
+    def park(self, node, count, topic, others=0):
+        """`others`: calls that are open beside them."""
+        calls = [node.broker.Consume.future(poll(topic), timeout=PATIENCE) for _ in range(count)]
+        wait_until(lambda: self.waiting(node) >= count + others, f"{count} polls are parked")
+        return calls
+
+    def test_a_cancelled_poll_leases_nothing(self):  # I-66
+        with Node() as node:
+            node.create("c")
+            for _ in range(20):
+                calls = self.park(node, 5, "c")
+                for call in calls:
+                    call.cancel()
+                node.produce("c", b"x")
+                taken = node.consume("c", wait_ms=10000)
+                self.assertEqual(len(taken), 1)
+                node.ack("c", taken[0].receipt_handle)
+            wait_until(lambda: self.waiting(node) == 0, "cancelled calls are over")
+            self.assertEqual(node.in_flight("c"), 0)
+
+    def test_cancels_that_cross_a_delivery_lose_nothing(self):
+        with Node() as node:
+            node.create("x")
+            for round_number in range(100):
+                call = node.broker.Consume.future(poll("x"), timeout=PATIENCE)
+                thread = threading.Thread(target=node.produce, args=("x", b"%d" % round_number))
+                thread.start()
+                call.cancel()
+                thread.join()
+                got = []
+                if not call.cancelled():
+                    got = list(call.result().messages)
+                while not got:
+                    got = list(node.consume("x", wait_ms=10000))
+                self.assertEqual(got[0].payload, b"%d" % round_number)
+                node.ack("x", got[0].receipt_handle)
+            self.assertEqual(node.in_flight("x"), 0)
+
+    def test_a_deadline_ends_a_wait(self):
+        with Node() as node:
+            node.create("d")
+            code, _ = status_of(lambda: node.broker.Consume(poll("d"), timeout=0.3))
+            self.assertEqual(code, CODE.DEADLINE_EXCEEDED)
+            wait_until(lambda: self.waiting(node) == 0, "the call is over")
+            node.produce("d", b"x")
+            self.assertEqual(len(node.consume("d", wait_ms=10000)), 1)
+
+    def test_200_parked_polls_wake_one_by_one(self):
+        with Node() as node:
+            node.create("many")
+            calls = self.park(node, 200, "many")
+            node.produce("many", *[b"%d" % i for i in range(200)])
+            seen = [m.payload for call in calls for m in call.result().messages]
+            self.assertEqual(sorted(seen), sorted(b"%d" % i for i in range(200)))
+            self.assertTrue(all(len(call.result().messages) == 1 for call in calls))
+
+    def test_a_stop_answers_what_is_parked_and_exits_0(self):
+        node = Node()
+        with node:
+            node.create("s")
+            health = health_pb2_grpc.HealthStub(node.channel).Watch(health_pb2.HealthCheckRequest())
+            self.assertEqual(next(health).status, health_pb2.HealthCheckResponse.SERVING)
+            polls = self.park(node, 100, "s", others=1)
+            out = Outgoing(broker_pb2.SubscribeRequest(start=broker_pb2.SubscribeStart(topic="s")))
+            subscriber = node.broker.Subscribe(iter(out))
+            item = broker_pb2.ProduceItem(id=1, topic="s", records=[types_pb2.Record(
+                payload=b"x", partition=0)])
+            stream_out = Outgoing(broker_pb2.ProduceStreamRequest(items=[item]))
+            producer = node.broker.ProduceStream(iter(stream_out))
+            self.assertEqual(next(producer).results[0].code, 0)
+            poll_out = Outgoing(broker_pb2.ConsumeStreamRequest(
+                polls=[broker_pb2.Poll(id=9, topic="s", wait_ms=30000, partition=2)]))
+            poller = node.broker.ConsumeStream(iter(poll_out))
+
+            node.terminate()
+
+            self.assertEqual(next(health).status, health_pb2.HealthCheckResponse.NOT_SERVING)
+            answers = {status_of(call.result) for call in polls}
+            self.assertEqual(answers, {(CODE.OK, "")})
+            self.assertEqual(status_of(lambda: subscriber)[0], CODE.UNAVAILABLE)
+            self.assertEqual(status_of(lambda: producer)[0], CODE.UNAVAILABLE)
+            results = []
+            try:
+                for response in poller:
+                    results += response.results
+            except grpc.RpcError as error:
+                self.assertEqual(error.code(), CODE.UNAVAILABLE)
+            self.assertEqual([(r.id, r.code) for r in results], [(9, 0)])
+            self.assertEqual(node.wait(), 0)
+            self.assertIn("stopped", node.log())
+
+    def test_a_second_signal_ends_it_at_once(self):
+        node = Node()
+        with node:
+            node.create("s")
+            # A client that never reads holds the drain up: the grace is 10 s.
+            node.produce("s", *[b"y" * 1000000] * 8, partition=0)
+            call = node.broker.Replay(broker_pb2.ReplayRequest(topic="s", partition=0))
+            node.terminate()
+            wait_until(lambda: "stopping" in node.log(), "the stop begins")
+            node.process.send_signal(signal.SIGINT)
+            self.assertIn(node.process.wait(timeout=PATIENCE), (0, 130))
+            call.cancel()
+
+    def test_a_restart_keeps_topics_messages_and_acks(self):
+        for stop in ("terminate", "kill"):
+            with Node() as node:
+                topic = node.create("r", partitions=5, retention_ms=7200000).topic
+                node.produce("r", *[b"%d" % i for i in range(300)])
+                taken = node.consume("r", most=1000)
+                acked = taken[::3]
+                for result in node.ack("r", *[m.receipt_handle for m in acked]):
+                    self.assertEqual(result.code, 0)
+                node.channel.close()
+                node.channel = None
+                if stop == "kill":
+                    node.kill()
+                else:
+                    node.terminate()
+                    self.assertEqual(node.wait(), 0)
+
+                node.start()
+
+                after = node.admin.GetTopic(admin_pb2.GetTopicRequest(name="r"), timeout=30).topic
+                self.assertEqual(after, topic)
+                left = node.take_all("r")
+                gone = {(m.partition, m.offset) for m in acked}
+                self.assertEqual({(m.partition, m.offset) for m in left} & gone, set())
+                self.assertEqual(len(left) + len(gone), 300)
+                self.assertEqual({m.payload for m in left} | {m.payload for m in acked},
+                                 {b"%d" % i for i in range(300)})
+                placement = node.produce("r", b"next", partition=0)[0]
+                self.assertEqual(placement.offset, node.stats("r")[0].next_offset - 1)
+
+    def test_a_restart_after_flushing_keeps_all(self):
+        with Node() as node:
+            node.create("f")
+            for i in range(24):
+                node.produce("f", *[bytes([i]) + b"z" * 99999] * 10, partition=i % 3)
+            self.assertEqual(len(node.consume("f", most=7)), 7)
+            for _ in range(3):
+                node.stop()
+                node.start()
+            taken = node.take_all("f")
+            self.assertEqual(len(taken), 240)
+            self.assertEqual(len({(m.partition, m.offset) for m in taken}), 240)
+            node.stop()
+            node.start()
+            self.assertEqual(node.take_all("f"), [])
+
+    def test_the_unix_socket_serves(self):
+        with Node() as node:
+            path = node.path("data") + "/narad.sock"
+            with grpc.insecure_channel("unix:" + path) as channel:
+                stub = broker_pb2  # the messages
+                node.create("u")
+                call = channel.unary_unary(
+                    "/narad.v1.Broker/Produce",
+                    request_serializer=stub.ProduceRequest.SerializeToString,
+                    response_deserializer=stub.ProduceResponse.FromString)
+                reply = call(stub.ProduceRequest(topic="u", records=[types_pb2.Record(payload=b"x")]),
+                             timeout=PATIENCE)
+                self.assertEqual(len(reply.placements), 1)
+            node.stop()
+            with socket.socket(socket.AF_UNIX) as probe:
+                self.assertNotEqual(probe.connect_ex(path), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""What a node must not start with: exit 1, a sentence, and the data not touched."""
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from nodes import NARAD, PATIENCE, Node, admin_pb2, environment
+
+
+def run(*arguments, **env):
+    return subprocess.run([NARAD, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=PATIENCE, env=environment(**env), check=False)
+
+
+class Refusals(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory(prefix="narad-test-")
+        self.addCleanup(self.directory.cleanup)
+        self.data = os.path.join(self.directory.name, "data")
+
+    def serve(self, *flags, **env):
+        return run("serve", "--data-dir", self.data, *flags, **env)
+
+    def expect(self, result, *parts):
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+    def test_bad_settings_exit_1_before_data_is_touched(self):
+        config = os.path.join(self.directory.name, "c.json")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"http": {"addr": "", "nonsense": 1}, "storage": {"segment_bytes": 5}}, file)
+        result = self.serve("--config", config, "--log-level", "loud", "--what",
+                            NARAD_TOPIC_MAX_PARTITIONS="x")
+        self.expect(result, "narad: config: ", "http.nonsense", "storage.segment_bytes is an internal",
+                    "log.level (--log-level)", "unknown flag --what", "NARAD_TOPIC_MAX_PARTITIONS",
+                    "http.addr must not be empty", "no users yet")
+        self.assertEqual(result.stderr.count("\n"), 1)
+        self.assertFalse(os.path.exists(self.data))
+
+    def test_security_must_be_turned_off_by_name(self):
+        self.expect(self.serve(), "NARAD_SECURITY_ENABLED=false", "--dev")
+        self.expect(self.serve("--dev", NARAD_SECURITY_ENABLED="true"), "--dev turns it off")
+        self.expect(self.serve("--dev", "--grpc-addr", "0.0.0.0:0"), "loopback only")
+        self.assertFalse(os.path.exists(self.data))
+
+    def test_what_the_build_cannot_do_is_refused(self):
+        off = {"NARAD_SECURITY_ENABLED": "false"}
+        self.expect(self.serve(NARAD_CLUSTER_PEERS="a@h:1,b@i:1,c@j:1", **off),
+                    "cluster.peers (NARAD_CLUSTER_PEERS) is set, and this build cannot act on it")
+        self.expect(self.serve(NARAD_GRPC_TLS_CERT_FILE="c", NARAD_GRPC_TLS_KEY_FILE="k", **off),
+                    "grpc.tls_cert_file")
+        self.assertFalse(os.path.exists(self.data))
+
+    def test_without_dev_and_security_it_runs(self):
+        with Node(dev=False, NARAD_SECURITY_ENABLED="false", NARAD_LOG_LEVEL="info") as node:
+            node.create("plain")
+            self.assertFalse(node.admin.Version(
+                admin_pb2.VersionRequest(), timeout=PATIENCE).dev)
+            first = json.loads(node.log().splitlines()[0])
+            self.assertIn("time", first)
+            self.assertIn("msg", first)
+
+    def test_one_data_directory_serves_one_node(self):
+        with Node() as node:
+            result = run("serve", "--dev", "--grpc-addr", "127.0.0.1:0", "--data-dir", node.path("data"))
+            self.expect(result, node.path("data"))
+            node.create("alive")
+
+    def test_a_taken_port_is_refused_and_named(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            result = self.serve("--dev", "--grpc-addr", address)
+            self.expect(result, "grpc.addr", address)
+        with Node() as node:
+            result = self.serve("--dev", "--grpc-addr", node.address)
+            self.expect(result, "grpc.addr", node.address)
+
+    def test_a_newer_format_is_refused(self):
+        with Node() as node:
+            node.stop()
+            path = node.path("data") + "/FORMAT"
+            with open(path, "rb") as file:
+                good = file.read()
+            for bad in (b"", b"nonsense", good[:-1], good[::-1]):
+                with open(path, "wb") as file:
+                    file.write(bad)
+                self.expect(run("serve", "--dev", "--grpc-addr", "127.0.0.1:0", "--data-dir",
+                                node.path("data")), "FORMAT")
+            with open(path, "wb") as file:
+                file.write(good)
+            node.start()
+
+    def test_a_temporary_directory_is_removed_at_a_clean_stop(self):
+        scratch = self.directory.name
+        ready = os.path.join(scratch, "ready.json")
+        process = subprocess.Popen([NARAD, "serve", "--dev", "--grpc-addr", "127.0.0.1:0", "--ready-file",
+                                    ready], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True,
+                                   env=environment(TMPDIR=scratch))
+        try:
+            for line in process.stdout:
+                if " ready" in line:
+                    break
+            made = [name for name in os.listdir(scratch) if name.startswith("narad-dev-")]
+            self.assertEqual(len(made), 1)
+            process.terminate()
+            output = process.stdout.read()
+            self.assertEqual(process.wait(timeout=PATIENCE), 0, output)
+            self.assertEqual([n for n in os.listdir(scratch) if n.startswith("narad-dev-")], [])
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+
+    def test_the_command_line_explains_itself(self):
+        for arguments in ((), ("help",), ("--help",), ("serve", "--help"), ("version",)):
+            result = run(*arguments)
+            self.assertEqual(result.returncode, 0, arguments)
+            self.assertIn("narad", result.stdout)
+        self.assertIn("NARAD_GRPC_ADDR", run("serve", "--help").stdout)
+        self.expect(run("nonsense"), 'unknown command "nonsense"')
+
+
+if __name__ == "__main__":
+    unittest.main()
