@@ -146,7 +146,7 @@ static void many_go_on(struct nd_rpc_call *call)
     message.value.len = *size;
     message.value.data = nd_xcalloc(1, *size + 1);
     nd_mutex_lock(&fixture->lock);
-    while (fixture->many_sent < fixture->many && queued < QUEUED_PAUSE) {
+    while (fixture->many_sent < fixture->many && (fixture->flood || queued < QUEUED_PAUSE)) {
         snprintf(name, sizeof name, "%u", fixture->many_sent);
         queued = nd_rpc_call_send(call, &message.base);
         if (queued == 0) {
@@ -201,6 +201,16 @@ static void bidi_end(struct nd_rpc_call *call)
 
     bump(fixture, &fixture->half_closed);
     nd_rpc_call_finish(call, 0, NULL);
+}
+
+static void bidi_open(struct nd_rpc_call *call)
+{
+    struct fixture *fixture = fixture_of(call);
+
+    nd_mutex_lock(&fixture->lock);
+    fixture->last_bidi = call;
+    nd_mutex_unlock(&fixture->lock);
+    note_call(call);
 }
 
 static void manual_open(struct nd_rpc_call *call)
@@ -268,7 +278,7 @@ static const struct nd_rpc_method sum = {.path = ECHO_SUM,
 static const struct nd_rpc_method bidi = {.path = ECHO_BIDI,
                                           .kind = ND_RPC_BIDI,
                                           .message_bytes_max = FIXTURE_MESSAGE_MAX,
-                                          .on_open = note_call,
+                                          .on_open = bidi_open,
                                           .on_message = bidi_message,
                                           .on_half_close = bidi_end,
                                           .on_cancel = on_cancel,
@@ -306,7 +316,7 @@ void fixture_server_start(struct fixture *fixture)
         .methods = methods,
         .methods_count = ND_ARRAY_SIZE(methods),
         .user = fixture,
-        .threads = 1,
+        .threads = ND_MAX(fixture->threads, 1u),
         .message_bytes_max = FIXTURE_SERVER_MESSAGE_MAX,
         .calls_max = fixture->calls_max,
         .keepalive_time_ms = 20000,

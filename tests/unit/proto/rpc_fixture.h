@@ -27,15 +27,18 @@ struct fixture {
     char target[64];
     bool authenticate; /* ask for "authorization: secret" */
     uint32_t calls_max;
+    uint32_t threads; /* of the server; 0: 1 */
+    bool flood;       /* ECHO_MANY does not pause */
     struct nd_mutex lock;
     struct nd_cond changed;
     /* guarded by lock; what the service saw */
     unsigned started, cancelled, done, half_closed, messages, drained;
     uint32_t many; /* messages of ECHO_MANY */
     uint32_t many_sent;
-    size_t queued_max;          /* highest result of nd_rpc_call_send */
-    struct nd_rpc_call *manual; /* the open ECHO_MANUAL call */
-    struct nd_rpc_call *parked; /* the last ECHO_WATCH call that was parked and is still open */
+    size_t queued_max;             /* highest result of nd_rpc_call_send */
+    struct nd_rpc_call *last_bidi; /* the newest ECHO_BIDI call */
+    struct nd_rpc_call *manual;    /* the open ECHO_MANUAL call */
+    struct nd_rpc_call *parked;    /* the last ECHO_WATCH call that was parked and is still open */
     char peer[64];
     uint64_t deadline_left_ms;
     char metadata[64]; /* value of "x-test" */

@@ -73,7 +73,7 @@ static void bidi__deadline_ends_it_on_both_sides(void **state)
     struct fixture *fixture = *state;
     struct watcher watcher;
 
-    watcher_open(&watcher, fixture, ECHO_BIDI, 150, false);
+    watcher_open(&watcher, fixture, ECHO_BIDI, 500, false);
     watcher_wait(&watcher, &watcher.done, 1);
     fixture_wait(fixture, &fixture->cancelled, 1);
 
@@ -236,6 +236,110 @@ static void server_stream__cancel_while_the_queue_is_full_ends_it(void **state)
     assert_int_equal(watcher.code, 1);
 }
 
+static void server_stream__a_sender_that_never_pauses_is_cut(void **state)
+{
+    enum { SIZE = 1000000, COUNT = 1000 };
+    struct fixture *fixture = *state;
+    struct watcher watcher;
+
+    fixture->flood = true;
+    many_open(fixture, &watcher, COUNT, SIZE, true);
+    watcher_wait(&watcher, &watcher.messages, 1);
+    fixture_wait(fixture, &fixture->cancelled, 1);
+    fixture_wait(fixture, &fixture->done, 1);
+    nd_rpc_channel_free(fixture->channel); /* what the client never read goes with it */
+    fixture->channel = NULL;
+
+    assert_int_equal(watcher.done, 1);
+    assert_true(watcher.code != 0);
+    assert_true(fixture->queued_max <= 64u << 20);
+    assert_true(fixture->many_sent < COUNT);
+}
+
+enum { SENDERS = 4, SENDS = 500 };
+
+struct sender {
+    struct nd_rpc_call *call; /* one of both */
+    struct nd_rpc_stream *stream;
+};
+
+static void *send_many(void *arg)
+{
+    struct sender *sender = arg;
+    Narad__V1__Header message;
+    char name[] = "x";
+
+    narad__v1__header__init(&message);
+    message.name = name;
+    for (int i = 0; i < SENDS; i++) {
+        if (sender->call != NULL) {
+            nd_rpc_call_send(sender->call, &message.base);
+        } else {
+            nd_rpc_stream_send(sender->stream, &message.base);
+        }
+    }
+    return NULL;
+}
+
+static void send_from_threads(struct sender *sender)
+{
+    pthread_t threads[SENDERS];
+
+    for (int i = 0; i < SENDERS; i++) {
+        pthread_create(&threads[i], NULL, send_many, sender);
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+/* Client threads send, the server echoes, server threads send on the same call: nothing is lost. */
+static void bidi__many_threads_may_send_on_one_call(void **state)
+{
+    struct fixture *fixture = *state;
+    struct watcher watcher;
+
+    watcher_open(&watcher, fixture, ECHO_BIDI, 0, false);
+    fixture_wait(fixture, &fixture->started, 1);
+    struct sender client = {.stream = watcher.stream}, server = {.call = fixture->last_bidi};
+    send_from_threads(&client);
+    send_from_threads(&server);
+    watcher_wait(&watcher, &watcher.messages, 2 * SENDERS * SENDS);
+    nd_rpc_stream_half_close(watcher.stream);
+    watcher_wait(&watcher, &watcher.done, 1);
+
+    assert_int_equal(watcher.code, 0);
+    assert_int_equal(watcher.messages, 2 * SENDERS * SENDS);
+}
+
+static void server__two_workers_share_the_calls(void **state)
+{
+    enum { STREAMS = 8, COUNT = 200 };
+    struct fixture *fixture = *state;
+    struct watcher watchers[STREAMS];
+
+    fixture_server_stop(fixture, 0);
+    fixture->threads = 2;
+    fixture_server_start(fixture);
+    for (int s = 0; s < STREAMS; s++) {
+        watcher_open(&watchers[s], fixture, ECHO_BIDI, 0, false);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        for (int s = 0; s < STREAMS; s++) {
+            watcher_send(&watchers[s], name, 50);
+        }
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        nd_rpc_stream_half_close(watchers[s].stream);
+        watcher_wait(&watchers[s], &watchers[s].done, 1);
+        assert_int_equal(watchers[s].messages, COUNT);
+        assert_true(watchers[s].in_order);
+        assert_int_equal(watchers[s].code, 0);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -252,6 +356,9 @@ int main(void)
         CASE(server_stream__delivers_all_in_order),
         CASE(server_stream__slow_reader_holds_the_sender),
         CASE(server_stream__cancel_while_the_queue_is_full_ends_it),
+        CASE(server_stream__a_sender_that_never_pauses_is_cut),
+        CASE(bidi__many_threads_may_send_on_one_call),
+        CASE(server__two_workers_share_the_calls),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);
