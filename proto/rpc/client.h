@@ -59,8 +59,10 @@ struct nd_rpc_stream_events {
 };
 
 /* Server-stream, client-stream or bidi. The stream lives until on_done returns; until then the
- * pointer may be used from any thread. `manual_read`: each on_message is followed by no further one
- * until nd_rpc_stream_read_next(). */
+ * pointer may be used from any thread. It can end before the caller uses what it got: a caller on
+ * another thread than the channel's opens and first uses it under a lock that its on_done takes (no
+ * callback runs under a lock of ours), or opens it in nd_rpc_channel_post. `manual_read`: each
+ * on_message is followed by no further one until nd_rpc_stream_read_next(). */
 ND_CHECKED struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *channel,
                                                     const char *path, uint32_t deadline_ms,
                                                     bool wait_for_ready, bool manual_read,

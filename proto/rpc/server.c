@@ -20,6 +20,8 @@ static const struct nd_rpc_file *const own_files[] = {&grpc_health_v1_health_fil
                                                       &grpc_reflection_v1alpha_reflection_file};
 
 enum { OWN_METHODS = ND_ARRAY_SIZE(own_methods), OWN_FILES = ND_ARRAY_SIZE(own_files) };
+/* For connections to end by themselves after the last call, at a stop. */
+enum { GOODBYE_MS = 200 };
 
 /* --- counting --- */
 
@@ -332,13 +334,15 @@ static void shutdown_start(struct nd_rpc_server *server)
     grpc_server_shutdown_and_notify(server->core, server->workers[0].queue, &server->shutdown_tag);
 }
 
-/* Until the core has closed its connections and every handler is done, or `deadline_ns`. */
-static bool ended_wait(struct nd_rpc_server *server, uint64_t deadline_ns)
+/* Until every handler is done, with `connections` also until the core has closed those, or
+ * `deadline_ns`. */
+static bool ended_wait(struct nd_rpc_server *server, bool connections, uint64_t deadline_ns)
 {
     bool in_time = true;
 
     nd_mutex_lock(&server->lock);
-    while (in_time && (!server->shutdown_done || atomic_load(&server->calls_open) > 0)) {
+    while (in_time &&
+           ((connections && !server->shutdown_done) || atomic_load(&server->calls_open) > 0)) {
         if (deadline_ns == UINT64_MAX) {
             nd_cond_wait(&server->changed, &server->lock);
         } else {
@@ -354,12 +358,17 @@ void nd_rpc_server_stop(struct nd_rpc_server *server, uint32_t grace_ms)
     if (!server->started || server->stopped) {
         return;
     }
+    uint64_t deadline_ns = nd_rpc_now_ns() + (uint64_t)grace_ms * 1000000u;
     atomic_store(&server->stopping, true);
     nd_rpc_health_stop(server->health);
     shutdown_start(server);
-    if (!ended_wait(server, nd_rpc_now_ns() + (uint64_t)grace_ms * 1000000u)) {
+    /* A client without calls looks at its connection every 5 s only, so it may leave the core's
+     * goodbye unanswered for that long: it gets a moment, not the grace. */
+    bool quiet = ended_wait(server, false, deadline_ns);
+    uint64_t goodbye_ns = nd_rpc_now_ns() + GOODBYE_MS * UINT64_C(1000000);
+    if (!quiet || !ended_wait(server, true, ND_MIN(goodbye_ns, deadline_ns))) {
         grpc_server_cancel_all_calls(server->core);
-        ended_wait(server, UINT64_MAX);
+        ended_wait(server, true, UINT64_MAX);
     }
     grpc_server_destroy(server->core);
     server->core = NULL;

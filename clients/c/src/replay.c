@@ -58,11 +58,11 @@ int narad_replay(struct narad_client *client, const Narad__V1__ReplayRequest *re
     if (is_own_thread(client)) {
         return error_set(error, NARAD_FAILED_PRECONDITION, "a blocking call inside a callback");
     }
+    nd_mutex_lock(&client->lock); /* on_done takes it: the stream cannot go while it is used here */
     struct nd_rpc_stream *stream = nd_rpc_stream_open(client->channel, "/narad.v1.Broker/Replay", 0,
                                                       false, true, &events, &replay);
     nd_rpc_stream_send(stream, &request->base);
     nd_rpc_stream_half_close(stream);
-    nd_mutex_lock(&client->lock);
     while (!replay.finished) {
         nd_cond_wait(&client->changed, &client->lock);
     }

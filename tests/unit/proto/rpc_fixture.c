@@ -127,6 +127,7 @@ static void on_done(struct nd_rpc_call *call)
     if (fixture->parked == call) {
         fixture->parked = NULL;
     }
+    fixture->lost += nd_rpc_call_was_cancelled(call);
     nd_mutex_unlock(&fixture->lock);
     nd_free(nd_rpc_call_user(call));
     bump(fixture, &fixture->done);

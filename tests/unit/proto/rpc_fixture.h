@@ -33,6 +33,7 @@ struct fixture {
     struct nd_cond changed;
     /* guarded by lock; what the service saw */
     unsigned started, cancelled, done, half_closed, messages, drained;
+    unsigned lost; /* calls whose client was gone in on_done */
     uint32_t many; /* messages of ECHO_MANY */
     uint32_t many_sent;
     size_t queued_max;             /* highest result of nd_rpc_call_send */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "rpc_fixture.h"
@@ -303,6 +304,42 @@ static void channel__runs_what_is_posted(void **state)
     assert_int_equal(fixture->messages, 1100);
 }
 
+static void channel__runs_later_not_before_its_time(void **state)
+{
+    enum { DELAY_MS = 120, NEVER_MS = 100000000 };
+    struct fixture *fixture = *state;
+    struct timespec from, to;
+
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    nd_rpc_channel_post_after(fixture->channel, DELAY_MS, post_bump, fixture);
+    fixture_wait(fixture, &fixture->messages, 1);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    int64_t passed_ms = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+    assert_true(passed_ms >= DELAY_MS - 1);
+
+    nd_rpc_channel_post_after(fixture->channel, NEVER_MS, post_bump, fixture);
+    nd_rpc_channel_free(fixture->channel); /* does not wait for it: runs it now */
+    fixture->channel = NULL;
+    assert_int_equal(fixture->messages, 2);
+}
+
+static void call__knows_in_on_done_whether_the_client_went(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome *parked = park(fixture, 1);
+    struct outcome outcome;
+
+    echo_call(fixture, ECHO_WATCH, "x", 1, &outcome);
+    fixture_wait(fixture, &fixture->done, 1);
+    assert_int_equal(fixture->lost, 0);
+
+    nd_rpc_channel_free(fixture->channel);
+    fixture->channel = NULL;
+    fixture_wait(fixture, &fixture->done, 2);
+    assert_int_equal(fixture->lost, 1);
+    test_free(parked);
+}
+
 static void channel__a_bad_target_or_metadata_is_refused(void **state)
 {
     struct nd_rpc_channel *channel = NULL;
@@ -337,6 +374,8 @@ int main(void)
         CASE(call__finish_and_cancel_may_cross),
         CASE(server__survives_bytes_that_are_no_http2),
         CASE(channel__runs_what_is_posted),
+        CASE(channel__runs_later_not_before_its_time),
+        CASE(call__knows_in_on_done_whether_the_client_went),
         cmocka_unit_test(channel__a_bad_target_or_metadata_is_refused),
     };
 #undef CASE
