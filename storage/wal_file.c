@@ -280,17 +280,28 @@ enum nd_err nd_wal_reader_header(struct nd_wal_reader *reader, struct nd_wal_hea
     return err;
 }
 
-enum nd_err nd_wal_reader_frame(struct nd_wal_reader *reader, uint64_t at, struct nd_wal_frame *out,
-                                struct nd_slice *body_out, struct nd_errmsg *msg)
+enum nd_err nd_wal_reader_block(struct nd_wal_reader *reader, uint64_t at, const uint8_t **out,
+                                struct nd_errmsg *msg)
 {
     if (at % ND_WAL_BLOCK != 0 || at + ND_WAL_BLOCK > reader->size) {
         return ND_ERR_CORRUPT;
     }
     enum nd_err err = reader_fill(reader, at, ND_WAL_BLOCK, msg);
+    if (err == ND_OK) {
+        *out = reader->buffer + (at - reader->buffer_at);
+    }
+    return err;
+}
+
+enum nd_err nd_wal_reader_frame(struct nd_wal_reader *reader, uint64_t at, struct nd_wal_frame *out,
+                                struct nd_slice *body_out, struct nd_errmsg *msg)
+{
+    const uint8_t *block;
+    enum nd_err err = nd_wal_reader_block(reader, at, &block, msg);
     if (err != ND_OK) {
         return err;
     }
-    if (!nd_wal_frame_get(reader->buffer + (at - reader->buffer_at), reader->epoch, at, out)) {
+    if (!nd_wal_frame_get(block, reader->epoch, at, out)) {
         return ND_ERR_CORRUPT;
     }
     uint64_t bytes = nd_wal_frame_bytes(out->body_size);

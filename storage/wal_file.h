@@ -63,6 +63,9 @@ ND_CHECKED enum nd_err nd_wal_reader_open(struct nd_wal_reader *reader, const st
 void nd_wal_reader_close(struct nd_wal_reader *reader);
 ND_CHECKED enum nd_err nd_wal_reader_header(struct nd_wal_reader *reader, struct nd_wal_header *out,
                                             struct nd_errmsg *msg);
+/* The block at `at`, borrowed until the next call; CORRUPT beyond the end. */
+ND_CHECKED enum nd_err nd_wal_reader_block(struct nd_wal_reader *reader, uint64_t at,
+                                           const uint8_t **out, struct nd_errmsg *msg);
 /* The frame at `at`; CORRUPT (no message): no valid frame begins there. *body_out is borrowed until
  * the next call. */
 ND_CHECKED enum nd_err nd_wal_reader_frame(struct nd_wal_reader *reader, uint64_t at,

@@ -98,6 +98,11 @@ bool nd_wal_frame_get(const uint8_t *header, uint64_t epoch, uint64_t at, struct
            out->first_sequence <= UINT64_MAX - out->sequences && out->synced_to <= at;
 }
 
+uint64_t nd_wal_frame_epoch(const uint8_t *header)
+{
+    return nd_get_u64(header + FRAME_AT_EPOCH);
+}
+
 bool nd_wal_frame_check(const uint8_t *data, const struct nd_wal_frame *frame)
 {
     uint32_t crc = nd_crc32c(crc_begin(frame->epoch, frame->at), data, FRAME_AT_CRC);

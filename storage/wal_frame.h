@@ -42,6 +42,8 @@ size_t nd_wal_frame_end(struct nd_wal_frame_writer *writer);
 /* Read the header that begins at position `at`; false when it is none of this epoch. Its CRC is not
  * checked yet. */
 bool nd_wal_frame_get(const uint8_t *header, uint64_t epoch, uint64_t at, struct nd_wal_frame *out);
+/* The epoch that a frame header claims, for the repair of a file that lost its own. */
+uint64_t nd_wal_frame_epoch(const uint8_t *header);
 /* Check header and body, which lie in one piece at `data`. */
 bool nd_wal_frame_check(const uint8_t *data, const struct nd_wal_frame *frame);
 

@@ -84,7 +84,8 @@ static enum nd_err file_judge(struct nd_wal_reader *reader, struct nd_wal_found 
         return damage(found, reader->path, found->size, "the file was cut here", strict, msg);
     }
     if (!is_last) {
-        if (found->limit >= found->header.first_sequence && found->last_sequence < found->limit) {
+        if (found->must_reach && found->limit >= found->header.first_sequence &&
+            found->last_sequence < found->limit) {
             return damage(found, reader->path, found->end,
                           "a damaged frame, and the next file follows later ones", strict, msg);
         }
@@ -142,8 +143,9 @@ static enum nd_err start_judge(const struct nd_wal_scan *scan, const char *dir, 
     }
     nd_wal_file_path(path, dir, scan->files[i].first_sequence);
     scan->files[i].orphan = true;
-    return damage(&scan->files[i], path, ND_WAL_BLOCK, "the file before it is missing", strict,
-                  msg);
+    return strict ? damage(&scan->files[i], path, ND_WAL_BLOCK, "the file before it is missing",
+                           strict, msg)
+                  : ND_OK;
 }
 
 enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, const char *dir,
@@ -151,6 +153,7 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
                              bool strict, struct nd_errmsg *msg)
 {
     uint64_t limit = UINT64_MAX, successor = UINT64_MAX;
+    bool must_reach = false;
     enum nd_err err = ND_OK;
 
     memset(out, 0, sizeof *out);
@@ -162,6 +165,7 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
         uint64_t checkpoint = 0;
         found->first_sequence = names->files[i];
         found->limit = limit;
+        found->must_reach = must_reach;
         if (out->replay_from != 0 && successor <= out->replay_from) {
             found->ignored = true;
             continue;
@@ -174,7 +178,13 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
                             msg);
             nd_wal_reader_close(&reader);
         }
-        if (err != ND_OK || found->spare || found->header_damaged) {
+        if (err != ND_OK || found->spare) {
+            continue;
+        }
+        successor = found->first_sequence;
+        must_reach = !found->header_damaged;
+        if (found->header_damaged) { /* where its forerunner ends is not known */
+            limit = ND_MIN(limit, found->first_sequence - 1);
             continue;
         }
         if (out->replay_from == 0) {
@@ -185,7 +195,6 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
             out->last_sequence = has_frames ? found->last_sequence : found->header.previous_end;
         }
         limit = ND_MIN(limit, found->header.previous_end);
-        successor = found->first_sequence;
     }
     if (err == ND_OK) {
         err = start_judge(out, dir, strict, msg);

@@ -14,6 +14,7 @@ struct nd_wal_found {
     uint64_t end;            /* of the frames that count */
     uint64_t last_sequence;  /* that counts; first_sequence - 1: none does */
     uint64_t limit;          /* nothing beyond it counts: lowest previous_end of the later files */
+    bool must_reach;         /* its frames must reach `limit`, if that lies in it */
     uint64_t damaged_at;     /* 0: nothing that counts is missing */
     bool ignored;            /* wholly below replay_from: was not looked at */
     bool header_damaged;     /* nothing else is known (only without `strict`) */
