@@ -26,6 +26,7 @@ struct ledger_message {
     bool has_offset;
     enum ledger_produce produce;
     enum ledger_ack ack;
+    bool gone;     /* its topic was deleted */
     uint32_t seen; /* scratch of a check */
 };
 

@@ -5,8 +5,7 @@
 #include "storage/base/alloc.h"
 
 enum {
-    TOPICS = 2,
-    PARTITIONS = 2, /* of topic 0; topic 1 has one */
+    PARTITIONS = 2, /* of the first topic; the others have one */
     REQUESTS_MAX = 64,
     HELD_MAX = 128,
     BATCH_MAX = 4,
@@ -40,6 +39,7 @@ struct workload {
     uint32_t requests_count;
     struct held held[HELD_MAX];
     uint32_t held_count;
+    uint32_t churn; /* the topic that is deleted and made again */
     uint64_t random;
     bool faults; /* calls fail: a start in the middle of the run may be refused */
 };
@@ -63,9 +63,11 @@ struct workload *workload_new(uint64_t seed)
     workload->node.options.flush_bytes = 8 << 10;
     workload->node.options.flush_age_ms = 3000;
     workload->node.options.cache_bytes = 16 << 10;
-    workload->node.options.wal_keep_bytes = NODE_WAL_FILE;
+    workload->node.options.wal_keep_bytes = 0; /* partitions are restated whenever a file ends */
     node_topic(&workload->node, "orders", PARTITIONS);
     node_topic(&workload->node, "mail", 1);
+    workload->churn = node_topic(&workload->node, "churn", 1);
+    workload->node.gone = true; /* what nobody told of was deleted */
     return workload;
 }
 
@@ -90,6 +92,19 @@ struct node *workload_node(struct workload *workload)
 struct ledger *workload_ledger(struct workload *workload)
 {
     return &workload->ledger;
+}
+
+/* One of the topics that exist. */
+static uint32_t draw_topic(struct workload *workload)
+{
+    uint64_t pick = draw(workload, 3);
+
+    return pick == 2 ? workload->churn : (uint32_t)pick;
+}
+
+static uint32_t partitions_of(const struct workload *workload, uint32_t topic)
+{
+    return workload->node.topics[topic] == NULL ? 0 : workload->node.topics[topic]->partitions;
 }
 
 static bool over(const struct workload *workload)
@@ -207,6 +222,22 @@ static void run(struct workload *workload)
     answers_take(workload);
 }
 
+/* Parts of the node run on in any order, as threads would. */
+static void run_partly(struct workload *workload)
+{
+    struct node *node = &workload->node;
+    uint64_t next_ns;
+
+    for (uint64_t i = 1 + draw(workload, 6); i > 0; i--) {
+        switch (draw(workload, 3)) {
+        case 0: (void)nd_broker_step(node->broker, 0, &next_ns); break;
+        case 1: (void)nd_wal_step(node->wal); break;
+        default: (void)nd_flusher_step(node->flusher); break;
+        }
+    }
+    answers_take(workload);
+}
+
 /* --- operations --- */
 
 static struct request *request_new(struct workload *workload)
@@ -223,8 +254,8 @@ static struct request *request_new(struct workload *workload)
 static void op_produce(struct workload *workload)
 {
     struct ledger *ledger = &workload->ledger;
-    uint32_t topic = (uint32_t)draw(workload, TOPICS);
-    uint32_t partition = topic == 0 ? (uint32_t)draw(workload, PARTITIONS) : 0;
+    uint32_t topic = draw_topic(workload);
+    uint32_t partition = (uint32_t)draw(workload, partitions_of(workload, topic));
     uint32_t count = 1 + (uint32_t)draw(workload, BATCH_MAX);
     struct nd_produce_record records[BATCH_MAX] = {0};
     static char payloads[BATCH_MAX][PAYLOAD_MIN + PAYLOAD_SPAN];
@@ -253,7 +284,7 @@ static void op_poll(struct workload *workload)
 {
     struct request *request = request_new(workload);
 
-    request->topic = (uint32_t)draw(workload, TOPICS);
+    request->topic = draw_topic(workload);
     request->poll = node_poll_start(&workload->node, request->topic, ND_PARTITION_ANY,
                                     1 + (uint32_t)draw(workload, 5), 0);
 }
@@ -295,21 +326,60 @@ static void op_settle(struct workload *workload, enum nd_settle_action action, u
     request->settle = node_settle_start(&workload->node, topic, deliveries, count, action);
 }
 
+/* Until the latch a node accepts for whoever the owner turns out to be. */
+static void latch(struct workload *workload)
+{
+    if (workload->node.options.hold_latch && workload->node.broker != NULL) {
+        nd_broker_set_caught_up(workload->node.broker);
+    }
+    workload->node.options.hold_latch = false;
+}
+
 static void op_restart(struct workload *workload)
 {
     node_stop(&workload->node);
     answers_take(workload);
     workload->held_count = 0;
+    workload->node.options.hold_latch = draw(workload, 2) == 0;
     if (!over(workload)) {
         (void)workload_reopen(workload); /* not sim_env_restart(): it would disarm the cut */
     }
+}
+
+/* Delete a topic with all it has, perhaps in the middle of requests, and make one of the same name.
+ */
+static void op_churn(struct workload *workload)
+{
+    struct ledger *ledger = &workload->ledger;
+    uint32_t kept = 0;
+
+    if (workload->node.topics_count == NODE_TOPICS_MAX) {
+        return;
+    }
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        ledger->messages[i].gone |= ledger->messages[i].topic == workload->churn;
+    }
+    for (uint32_t i = 0; i < workload->held_count; i++) {
+        if (workload->held[i].topic != workload->churn) {
+            workload->held[kept++] = workload->held[i];
+        }
+    }
+    workload->held_count = kept;
+    node_topic_delete(&workload->node, workload->churn);
+    workload->churn = node_topic(&workload->node, "churn", 1);
+    run(workload);
 }
 
 static void op_any(struct workload *workload)
 {
     uint64_t kind = draw(workload, 100);
 
-    if (kind < 35) {
+    if (draw(workload, 8) == 0) {
+        latch(workload);
+    }
+    if (kind < 2) {
+        op_churn(workload);
+    } else if (kind < 35) {
         op_produce(workload);
     } else if (kind < 60) {
         op_poll(workload);
@@ -319,8 +389,10 @@ static void op_any(struct workload *workload)
         op_settle(workload, ND_SETTLE_NACK, 1);
     } else if (kind < 82) {
         op_settle(workload, ND_SETTLE_EXTEND, 2);
-    } else if (kind < 92) {
+    } else if (kind < 86) {
         run(workload);
+    } else if (kind < 95) {
+        run_partly(workload);
     } else if (kind < 98) {
         node_advance(&workload->node, 200 + draw(workload, 2000));
         answers_take(workload);
@@ -353,6 +425,7 @@ void workload_cut(struct workload *workload, uint64_t seed)
                        workload->requests_count);
     }
     workload->held_count = 0;
+    workload->node.options.hold_latch = false;
 }
 
 bool workload_reopen(struct workload *workload)
@@ -382,6 +455,7 @@ void workload_heal(struct workload *workload)
     if (workload->node.broker == NULL || over(workload)) {
         return;
     }
+    latch(workload);
     node_advance(&workload->node, 15000);
     uint32_t first = ledger->count;
     op_produce(workload);
@@ -433,8 +507,8 @@ static void check_seen(struct ledger *ledger, bool deliveries)
 {
     for (uint32_t i = 0; i < ledger->count; i++) {
         const struct ledger_message *message = &ledger->messages[i];
-        bool must =
-            message->produce == LEDGER_ACCEPTED && (!deliveries || message->ack == LEDGER_UNACKED);
+        bool must = message->produce == LEDGER_ACCEPTED && !message->gone &&
+                    (!deliveries || message->ack == LEDGER_UNACKED);
         if (message->seen > 1) {
             ledger_problem(ledger, "message %u is %s %u times", i,
                            deliveries ? "delivered" : "stored", message->seen);
@@ -479,9 +553,12 @@ static void check_alive(struct workload *workload)
 {
     struct ledger *ledger = &workload->ledger;
 
-    for (uint32_t topic = 0; topic < TOPICS && !over(workload); topic++) {
+    for (uint32_t topic = 0; topic <= workload->churn && !over(workload); topic++) {
         struct node_delivery delivery;
         uint64_t offset;
+        if (workload->node.topics[topic] == NULL) {
+            continue;
+        }
         enum nd_err err = node_produce(&workload->node, topic, 0, "alive", &offset);
         if (err != ND_OK) {
             ledger_problem(ledger, "produce after the restart: %s", nd_err_name(err));
@@ -500,8 +577,8 @@ void workload_check(struct workload *workload)
     struct ledger *ledger = &workload->ledger;
 
     seen_reset(ledger);
-    for (uint32_t topic = 0; topic < TOPICS && !over(workload); topic++) {
-        for (uint32_t i = 0; i < (topic == 0 ? PARTITIONS : 1); i++) {
+    for (uint32_t topic = 0; topic <= workload->churn && !over(workload); topic++) {
+        for (uint32_t i = 0; i < partitions_of(workload, topic); i++) {
             check_stored(workload, topic, i);
         }
     }
@@ -509,8 +586,10 @@ void workload_check(struct workload *workload)
         check_seen(ledger, false);
     }
     seen_reset(ledger);
-    for (uint32_t topic = 0; topic < TOPICS && !over(workload); topic++) {
-        check_deliveries(workload, topic);
+    for (uint32_t topic = 0; topic <= workload->churn && !over(workload); topic++) {
+        if (workload->node.topics[topic] != NULL) {
+            check_deliveries(workload, topic);
+        }
     }
     if (!over(workload)) {
         check_seen(ledger, true);
