@@ -1,0 +1,64 @@
+"""What a node promised, and whether it kept it. Every payload is its own name: "<producer>-<number> ...".
+
+P1, P3  a confirmed produce is delivered until it is acked
+P2      an acked record never comes back
+        nothing is delivered that was not sent, and no record has two places
+"""
+
+import threading
+
+
+class Ledger:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.sent = set()        # before the call: may exist
+        self.confirmed = {}      # name -> (partition, offset): must exist
+        self.acked = {}          # name -> (partition, offset): must never be seen again
+        self.acks_open = set()   # ack sent, outcome unknown: either is right
+        self.delivered = {}      # name -> (partition, offset)
+        self.deliveries = 0
+        self.problems = []
+
+    def problem(self, text):
+        self.problems.append(text)
+
+    def sending(self, names):
+        with self.lock:
+            self.sent.update(names)
+
+    def confirm(self, name, place):
+        with self.lock:
+            self.confirmed[name] = place
+            seen = self.delivered.get(name)
+            if seen is not None and seen != place:
+                self.problem(f"{name} was confirmed at {place} and delivered from {seen}")
+
+    def deliver(self, name, place):
+        with self.lock:
+            self.deliveries += 1
+            if name not in self.sent:
+                self.problem(f"{name} at {place} was never sent")
+            if name in self.acked:
+                self.problem(f"{name} at {place} came back after its ack")
+            if self.delivered.setdefault(name, place) != place:
+                self.problem(f"{name} is at {place} and at {self.delivered[name]}")
+            if self.confirmed.get(name, place) != place:
+                self.problem(f"{name} is at {place}, confirmed at {self.confirmed[name]}")
+
+    def acking(self, names):
+        with self.lock:
+            self.acks_open.update(names)
+
+    def ack(self, name, place):
+        with self.lock:
+            self.acks_open.discard(name)
+            self.acked[name] = place
+
+    def missing(self):
+        """Confirmed, never settled (or perhaps settled), and never seen."""
+        with self.lock:
+            return [n for n in self.confirmed if n not in self.delivered]
+
+    def unsettled(self):
+        with self.lock:
+            return [n for n in self.confirmed if n not in self.acked and n not in self.acks_open]

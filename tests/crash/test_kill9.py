@@ -1,0 +1,278 @@
+#!/usr/bin/python3
+"""kill -9 in a loop under load. Producers (unary and stream) and consumers (unary and subscribe) work through
+every death; then all that is left is drained and the ledger is checked.
+
+    test_kill9.py [--kills 16] [--seconds 60] [--seed 1]
+"""
+
+import argparse
+import os
+import random
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+from nodes import Node, Outgoing, broker_pb2, grpc, types_pb2  # noqa: E402
+from ledger import Ledger  # noqa: E402
+
+TOPIC = "ledger"
+VISIBILITY_MS = 1500
+FEW_KILLS = 10  # on a machine so slow that more do not fit into the time
+
+
+def name_of(payload):
+    return bytes(payload).split(b" ", 1)[0].decode()
+
+
+class Worker(threading.Thread):
+    """Does `turn` until told to stop; a broken connection is what it is for."""
+
+    def __init__(self, test, number):
+        super().__init__(daemon=True)
+        self.test, self.ledger, self.number = test, test.ledger, number
+        self.dice = random.Random(test.seed * 1000 + number)
+        self.count = 0
+        self.error = None
+
+    def run(self):
+        while not self.test.stopping.is_set():
+            node = self.test.up()
+            if node is None:
+                continue
+            try:
+                self.turn(node)
+            except grpc.RpcError as error:
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED,
+                                        grpc.StatusCode.DEADLINE_EXCEEDED):
+                    self.ledger.problem(f"{type(self).__name__}: {error.code()} {error.details()}")
+            except ValueError:
+                pass  # the channel was closed under us: the node is being replaced
+            except Exception as error:  # pylint: disable=broad-except
+                self.error = error
+                raise
+
+    def payloads(self, count):
+        names = [f"{self.number}-{self.count + i}" for i in range(count)]
+        self.count += count
+        self.ledger.sending(names)
+        size = self.dice.choice((10, 200, 3000, 40000))
+        return names, [n.encode() + b" " + b"." * self.dice.randrange(size) for n in names]
+
+
+class UnaryProducer(Worker):
+    def turn(self, node):
+        names, payloads = self.payloads(self.dice.choice((1, 1, 5, 50)))
+        for name, p in zip(names, node.produce(TOPIC, *payloads)):
+            self.ledger.confirm(name, (p.partition, p.offset))
+
+
+class StreamProducer(Worker):
+    def turn(self, node):
+        out = Outgoing()
+        waiting = {}
+
+        def send():
+            names, payloads = self.payloads(self.dice.choice((1, 3)))
+            number = self.count
+            waiting[number] = names
+            out.send(broker_pb2.ProduceStreamRequest(items=[broker_pb2.ProduceItem(
+                id=number, topic=TOPIC, records=[types_pb2.Record(payload=p, key=b"%d" % (number % 7))
+                                                 for p in payloads])]))
+
+        call = node.broker.ProduceStream(iter(out), timeout=20)
+        try:
+            for _ in range(8):
+                send()
+            for response in call:
+                for result in response.results:
+                    names = waiting.pop(result.id)
+                    if result.code == 0:
+                        for name, p in zip(names, result.placements):
+                            self.ledger.confirm(name, (p.partition, p.offset))
+                    send()
+                if self.test.stopping.is_set():
+                    return
+        finally:
+            call.cancel()
+            out.close()
+
+
+class UnaryConsumer(Worker):
+    def turn(self, node):
+        messages = node.consume(TOPIC, most=self.dice.choice((1, 20)), wait_ms=200)
+        places = {}
+        for m in messages:
+            places[m.receipt_handle] = (name_of(m.payload), (m.partition, m.offset))
+            self.ledger.deliver(*places[m.receipt_handle])
+        kept = [h for h in places if self.dice.random() < 0.9]
+        if not kept:
+            return
+        self.ledger.acking([places[h][0] for h in kept])
+        for handle, result in zip(kept, node.ack(TOPIC, *kept)):
+            if result.code == 0:
+                self.ledger.ack(*places[handle])
+
+
+class Subscriber(Worker):
+    def turn(self, node):
+        out = Outgoing(broker_pb2.SubscribeRequest(
+            start=broker_pb2.SubscribeStart(topic=TOPIC, max_outstanding=64)))
+        call = node.broker.Subscribe(iter(out), timeout=20)
+        settling = []
+        try:
+            for response in call:
+                for result in response.results:
+                    name, place = settling.pop(0)
+                    if result.code == 0:
+                        self.ledger.ack(name, place)
+                settles = []
+                for m in response.messages:
+                    settling.append((name_of(m.payload), (m.partition, m.offset)))
+                    self.ledger.deliver(*settling[-1])
+                    settles.append(broker_pb2.Settle(receipt_handle=m.receipt_handle))
+                if settles:
+                    self.ledger.acking([name_of(m.payload) for m in response.messages])
+                    out.send(broker_pb2.SubscribeRequest(settles=settles))
+                if self.test.stopping.is_set():
+                    return
+        finally:
+            call.cancel()
+            out.close()
+
+
+class Kill9:
+    def __init__(self, options):
+        self.seed = options.seed
+        self.options = options
+        self.ledger = Ledger()
+        self.stopping = threading.Event()
+        self.lock = threading.Condition()
+        self.alive = False
+        self.node = Node()
+        self.node.create(TOPIC, visibility_timeout_ms=VISIBILITY_MS)
+
+    def up(self):
+        """The node once it lives; None after a while, to look at `stopping`."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.alive, timeout=0.5)
+            return self.node if self.alive else None
+
+    def set_alive(self, alive):
+        with self.lock:
+            self.alive = alive
+            self.lock.notify_all()
+
+    def kills(self):
+        """Let it work for a random while, kill it, start it again; returns how often."""
+        dice = random.Random(self.seed)
+        deadline = time.monotonic() + self.options.seconds
+        pause = threading.Event()
+        done = 0
+        while done < self.options.kills and time.monotonic() < deadline:
+            pause.wait(dice.uniform(0.05, 1.2))
+            self.set_alive(False)
+            self.node.kill()
+            done += 1
+            if dice.random() < 0.3:  # and once more, in the recovery
+                self.kill_in_recovery(dice, pause)
+                done += 1
+            self.node.start()
+            self.set_alive(True)
+        return done
+
+    def kill_in_recovery(self, dice, pause):
+        node = self.node
+        ready = node.wait_ready
+        node.wait_ready = lambda: (pause.wait(dice.uniform(0.0, 0.15)), node.address)[1]
+        try:
+            node.start()
+        finally:
+            node.wait_ready = ready
+        node.kill()
+
+    def drain(self):
+        """Until nothing is left and nothing is leased: leases of the dead are over by then."""
+        node = self.node
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            messages = node.consume(TOPIC, most=1000, wait_ms=VISIBILITY_MS + 500)
+            if not messages and node.in_flight(TOPIC) == 0:
+                return
+            for m in messages:
+                self.ledger.deliver(name_of(m.payload), (m.partition, m.offset))
+            if messages:
+                for m, r in zip(messages, node.ack(TOPIC, *[m.receipt_handle for m in messages])):
+                    if r.code == 0:
+                        self.ledger.ack(name_of(m.payload), (m.partition, m.offset))
+        self.ledger.problem("the topic never ran dry")
+
+    def replay(self):
+        """Everything that is stored, once each, where it was confirmed."""
+        stored = {}
+        for partition in range(3):
+            request = broker_pb2.ReplayRequest(topic=TOPIC, partition=partition)
+            expected = 0
+            for response in self.node.broker.Replay(request, timeout=60):
+                for m in response.messages:
+                    if m.offset != expected:
+                        self.ledger.problem(f"p{partition}: offset {m.offset} follows {expected - 1}")
+                    expected = m.offset + 1
+                    name = name_of(m.payload)
+                    if name in stored:
+                        self.ledger.problem(f"{name} is stored twice")
+                    stored[name] = (m.partition, m.offset)
+        for name, place in self.ledger.confirmed.items():
+            if stored.get(name) != place:
+                self.ledger.problem(f"{name} was confirmed at {place} and is at {stored.get(name)}")
+        for name in stored:
+            if name not in self.ledger.sent:
+                self.ledger.problem(f"{name} is stored and was never sent")
+
+    def run(self):
+        workers = [kind(self, i) for i, kind in enumerate(
+            (UnaryProducer, StreamProducer, StreamProducer, UnaryConsumer, UnaryConsumer, Subscriber))]
+        self.set_alive(True)
+        for worker in workers:
+            worker.start()
+        kills = self.kills()
+        self.stopping.set()
+        for worker in workers:
+            worker.join(timeout=60)
+            if worker.is_alive() or worker.error:
+                self.ledger.problem(f"{type(worker).__name__} broke: {worker.error}")
+        self.drain()
+        self.replay()
+        for name in self.ledger.missing():
+            if name not in self.ledger.acks_open:
+                self.ledger.problem(f"{name} was confirmed and never delivered")
+        for name in self.ledger.unsettled():
+            self.ledger.problem(f"{name} was confirmed and is neither delivered nor settled")
+        ledger = self.ledger
+        print(f"kills={kills} sent={len(ledger.sent)} confirmed={len(ledger.confirmed)} "
+              f"deliveries={ledger.deliveries} acked={len(ledger.acked)} problems={len(ledger.problems)}")
+        if kills < min(FEW_KILLS, self.options.kills) or len(ledger.confirmed) < 100 or not ledger.acked:
+            ledger.problem("too little happened to prove anything")
+        return ledger.problems
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    print(f"seed {options.seed}")
+    test = Kill9(options)
+    with test.node:
+        problems = test.run()
+        for text in problems[:20]:
+            print(text)
+        if problems:
+            print(test.node.log()[-6000:])
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
