@@ -237,32 +237,6 @@ enum nd_err nd_rpc_server_new(struct nd_rpc_server **out,
     return ND_OK;
 }
 
-enum nd_err nd_rpc_server_listen(struct nd_rpc_server *server, const char *address, int *port_out,
-                                 struct nd_errmsg *msg)
-{
-    char full[300];
-    bool all = address[0] == ':';
-    bool socket_file = strncmp(address, "unix:", 5) == 0;
-    int length = snprintf(full, sizeof full, "%s%s", all ? "[::]" : "", address);
-
-    if (length < 0 || (size_t)length >= sizeof full) {
-        nd_errmsg_set(msg, "listen address too long: %.80s…", address);
-        return ND_ERR_INVALID_ARGUMENT;
-    }
-    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
-    int port = grpc_server_add_http2_port(server->core, full, credentials);
-    grpc_server_credentials_release(credentials);
-    if (port == 0) {
-        nd_errmsg_set(msg, "cannot listen on %s: in use, not permitted, or not an address here",
-                      address);
-        return ND_ERR_UNAVAILABLE;
-    }
-    if (port_out != NULL) {
-        *port_out = socket_file ? 0 : port;
-    }
-    return ND_OK;
-}
-
 /* --- running --- */
 
 static void worker_run(void *arg)

@@ -27,8 +27,9 @@ struct fixture {
     char target[64];
     bool authenticate; /* ask for "authorization: secret" */
     uint32_t calls_max;
-    uint32_t threads; /* of the server; 0: 1 */
-    bool flood;       /* ECHO_MANY does not pause */
+    uint32_t threads;      /* of the server; 0: 1 */
+    uint32_t keepalive_ms; /* of the server; 0: 20 s */
+    bool flood;            /* ECHO_MANY does not pause */
     struct nd_mutex lock;
     struct nd_cond changed;
     /* guarded by lock; what the service saw */

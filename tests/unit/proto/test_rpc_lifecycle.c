@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,17 +106,31 @@ static void server__never_started_can_be_freed(void **state)
     nd_rpc_server_free(server);
 }
 
-static void server__a_taken_port_is_refused(void **state)
+static void listen__says_why_it_cannot(void **state)
 {
     struct fixture *fixture = *state;
-    struct nd_rpc_server *server = NULL;
-    struct nd_rpc_server_options options = {.message_bytes_max = 1000};
-    struct nd_errmsg msg = {.text = ""};
+    static const char *const cases[][2] = {
+        {NULL, "Address already in use"}, /* the fixture's own port */
+        {"no-port", "port is missing"},
+        {"unix:/no/such/directory/s", "No such file or directory"},
+        {"unix:/no/such/12345678901234567890123456789012345678901234567890123456789012345678901234"
+         "567890123456789012345678901234567890",
+         "too long"},
+    };
 
-    assert_int_equal(nd_rpc_server_new(&server, &options, NULL), ND_OK);
-    assert_int_equal(nd_rpc_server_listen(server, fixture->target, NULL, &msg), ND_ERR_UNAVAILABLE);
-    assert_non_null(strstr(msg.text, fixture->target));
-    nd_rpc_server_free(server);
+    for (size_t i = 0; i < ND_ARRAY_SIZE(cases); i++) {
+        struct nd_rpc_server *server = NULL;
+        struct nd_rpc_server_options options = {.message_bytes_max = 1000};
+        struct nd_errmsg msg = {.text = ""};
+        const char *address = cases[i][0] != NULL ? cases[i][0] : fixture->target;
+        assert_int_equal(nd_rpc_server_new(&server, &options, NULL), ND_OK);
+        assert_int_not_equal(nd_rpc_server_listen(server, address, NULL, &msg), ND_OK);
+        assert_non_null(strstr(msg.text, address));
+        if (strstr(msg.text, cases[i][1]) == NULL) {
+            fail_msg("%s", msg.text);
+        }
+        nd_rpc_server_free(server);
+    }
 }
 
 static void channel__reconnects_after_the_server_came_back(void **state)
@@ -248,22 +263,54 @@ static void call__finish_and_cancel_may_cross(void **state)
     }
 }
 
-static void server__survives_bytes_that_are_no_http2(void **state)
+static int raw_connect(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     struct sockaddr_in address = {.sin_family = AF_INET};
-    struct outcome outcome;
-    uint8_t bytes[4096];
-    uint64_t seed = 7;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     address.sin_port = htons((uint16_t)strtoul(strrchr(fixture->target, ':') + 1, NULL, 10));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/* A client that opened a connection and then hangs: its pings stay unanswered. */
+static void keepalive__drops_a_connection_that_went_silent(void **state)
+{
+    static const uint8_t settings[] = {0, 0, 0, 4, 0, 0, 0, 0, 0};
+    struct fixture *fixture = *state;
+    struct timeval patience = {.tv_sec = 10};
+    uint8_t bytes[512];
+    ssize_t got;
+
+    fixture_server_stop(fixture, 0);
+    fixture->keepalive_ms = 200;
+    fixture_server_start(fixture);
+    int fd = raw_connect(fixture);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    assert_true(send(fd, preface, sizeof preface - 1, MSG_NOSIGNAL) > 0);
+    assert_true(send(fd, settings, sizeof settings, MSG_NOSIGNAL) > 0);
+    do {
+        got = recv(fd, bytes, sizeof bytes, 0);
+    } while (got > 0);
+
+    assert_true(got == 0 || errno == ECONNRESET);
+    close(fd);
+}
+
+static void server__survives_bytes_that_are_no_http2(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome outcome;
+    uint64_t seed = 7;
+    uint8_t bytes[4096];
+
     for (int i = 0; i < 20; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+        int fd = raw_connect(fixture);
         size_t size = 0;
         if (i % 2 == 1) { /* a right preface, then nonsense frames */
-            static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
             memcpy(bytes, preface, sizeof preface - 1);
             size = sizeof preface - 1;
         }
@@ -365,13 +412,14 @@ int main(void)
         CASE(stop__waits_for_calls_that_end_in_time),
         CASE(stop__of_an_idle_server_needs_no_grace),
         cmocka_unit_test(server__never_started_can_be_freed),
-        CASE(server__a_taken_port_is_refused),
+        CASE(listen__says_why_it_cannot),
         CASE(channel__reconnects_after_the_server_came_back),
         CASE(channel__without_waiting_fails_at_once_when_nobody_listens),
         CASE(channel__a_vanished_client_cancels_its_calls),
         CASE(server__parks_1000_calls_and_answers_others),
         cmocka_unit_test(server__beyond_calls_max_refuses),
         CASE(call__finish_and_cancel_may_cross),
+        CASE(keepalive__drops_a_connection_that_went_silent),
         CASE(server__survives_bytes_that_are_no_http2),
         CASE(channel__runs_what_is_posted),
         CASE(channel__runs_later_not_before_its_time),
