@@ -96,8 +96,10 @@ class Life(unittest.TestCase):
             producer = node.broker.ProduceStream(iter(stream_out))
             self.assertEqual(next(producer).results[0].code, 0)
             poll_out = Outgoing(broker_pb2.ConsumeStreamRequest(
-                polls=[broker_pb2.Poll(id=9, topic="s", wait_ms=30000, partition=2)]))
+                polls=[broker_pb2.Poll(id=9, topic="s", wait_ms=30000, partition=2),
+                       broker_pb2.Poll(id=1, topic="s", partition=2)]))
             poller = node.broker.ConsumeStream(iter(poll_out))
+            self.assertEqual(next(poller).results[0].id, 1)  # so 9 is parked
 
             node.terminate()
 
