@@ -23,8 +23,8 @@ def show(case, run):
     lines = output.splitlines()
     if len(lines) > 200:
         lines = lines[:50] + [f"[... {len(lines) - 200} lines ...]"] + lines[-150:]
-    print(f"---- FAILED {case.get('name')} ({run})")
-    print("\n".join(lines))
+    print(f"---- FAILED {case.get('name')} after {float(case.get('time', 0)):.0f} s ({run})")
+    print("\n".join(lines) if lines else "(no output: it ran into its time limit, or was killed)")
 
 
 def main(arguments):
