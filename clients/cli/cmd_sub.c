@@ -21,7 +21,8 @@ struct session {
     struct nd_mutex lock;
     struct nd_cond changed;
     uint64_t received, settled, refused;
-    uint64_t last_ns;
+    uint64_t last_ns; /* a message came */
+    uint64_t busy_ns; /* a message or the outcome of an ack came */
     bool ended;
     int code;
     char text[512];
@@ -33,6 +34,7 @@ static void on_settled(void *data, int code, const char *text)
     struct session *session = data;
 
     nd_mutex_lock(&session->lock);
+    session->busy_ns = cli_now_ns();
     if (code == NARAD_OK) {
         session->settled += 1;
     } else {
@@ -63,7 +65,7 @@ static void on_message(void *data, struct narad_subscription *subscription,
     nd_mutex_lock(&session->lock);
     bool wanted = flags.count == 0 || session->received < flags.count;
     session->received += wanted ? 1 : 0;
-    session->last_ns = cli_now_ns();
+    session->last_ns = session->busy_ns = cli_now_ns();
     nd_cond_signal(&session->changed);
     nd_mutex_unlock(&session->lock);
     if (!wanted) {
@@ -154,7 +156,8 @@ static int sub_run(struct cli *cli)
         }
     }
     bool ended = session.ended;
-    uint64_t took = cli_now_ns() - start - (flags.idle_ms > 0 ? flags.idle_ms * 1000000u : 0);
+    /* Waiting for --idle is no work. */
+    uint64_t took = session.busy_ns > start ? session.busy_ns - start : 0;
     nd_mutex_unlock(&session.lock);
     if (!ended) {
         narad_subscription_close(subscription);
