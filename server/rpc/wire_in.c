@@ -187,7 +187,7 @@ static enum nd_err get_batch(struct nd_slice in, uint32_t first, struct nd_arena
 {
     struct decoder d = {arena, out};
     struct walk w = walk_begin(in);
-    struct field field;
+    struct field field = {0};
     *out = (struct nd_wire_batch){.topic = {(const uint8_t *)"", 0}};
     size_t count = count_fields(in, first + 1);
     if (count == SIZE_MAX) {
