@@ -40,7 +40,7 @@ struct nd_metastore_options {
     struct nd_metrics *metrics;
     nd_topic_changed_fn *topic_changed;
     void *topic_changed_arg;
-    /* The process must end: a failed append, an entry that cannot be applied (behaviour 14.14). On
+    /* The process must end: a failed append, an entry that cannot be applied. On
      * the raft thread, after it was logged. NULL: a line on standard error and _exit(70). */
     void (*fatal)(void *arg, const char *text);
     void *fatal_arg;
@@ -96,7 +96,7 @@ void nd_metastore_alter_topic(struct nd_metastore *metastore, const struct nd_to
                               nd_change_done_fn *done, void *arg);
 void nd_metastore_delete_topic(struct nd_metastore *metastore, const char *name,
                                nd_change_done_fn *done, void *arg);
-/* Is that incarnation gone for good? Asks the leader behind a barrier (behaviour 8.5): OK with
+/* Is that incarnation gone for good? Asks the leader behind a barrier (P5): OK with
  * `gone`, or an error: not confirmed, keep the data. `done(arg, err, gone)` on the raft thread. */
 void nd_metastore_confirm_gone(struct nd_metastore *metastore, const char *name,
                                uint64_t incarnation,

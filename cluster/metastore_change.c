@@ -239,7 +239,7 @@ void nd_metastore_register_self(struct nd_metastore *metastore)
     }
 }
 
-/* --- leader confirmation (behaviour 8.5) --- */
+/* --- leader confirmation (P5) --- */
 
 struct confirm {
     struct nd_msg msg;

@@ -52,7 +52,7 @@ struct nd_topic *nd_topic_new(uint32_t partitions);
 struct nd_topic *nd_topic_ref(const struct nd_topic *topic);
 void nd_topic_unref(const struct nd_topic *topic); /* NULL passes */
 
-/* ^[A-Za-z0-9._-]{1,255}$ and not "." or ".."; the texts of rest-api T1. */
+/* ^[A-Za-z0-9._-]{1,255}$ and not "." or ".." in words. */
 ND_CHECKED enum nd_err nd_topic_name_check(struct nd_slice name, struct nd_errmsg *msg);
 
 #endif

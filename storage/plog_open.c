@@ -1,4 +1,4 @@
-/* Opening a log (W3, W8, behaviour 4.5). Sealed segments are known from their stored index, or
+/* Opening a log (W3, W8). Sealed segments are known from their stored index, or
  * walked once when it is missing. The last segment is synced and its pages dropped before it is
  * read, because after a failed sync the cache shows bytes that the device does not have; then it is
  * walked whole:

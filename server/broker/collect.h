@@ -1,4 +1,4 @@
-/* Reserve, read, put together what one waiter is given in one turn (behaviour 5.2, 5.3). The result
+/* Reserve, read, put together what one waiter is given in one turn. The result
  * lies in shard->deliveries. @thread shard */
 #ifndef ND_COLLECT_H
 #define ND_COLLECT_H

@@ -8,7 +8,7 @@
 void nd_topic_end(struct nd_topic_state *state);
 /* Nothing refers to an ended one any more. */
 void nd_topic_finish(struct nd_topic_state *state);
-/* Ask about every state without a record whether its incarnation is gone (behaviour 8.5). When to
+/* Ask about every state without a record whether its incarnation is gone (P5). When to
  * come back; UINT64_MAX: there is none. */
 uint64_t nd_topics_ask(struct nd_shard *shard);
 

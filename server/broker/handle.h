@@ -1,4 +1,4 @@
-/* Receipt handles: "partition:offset:nonce", decimal (rest-api 3.5). */
+/* Receipt handles: "partition:offset:nonce", decimal. */
 #ifndef ND_HANDLE_H
 #define ND_HANDLE_H
 

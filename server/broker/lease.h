@@ -1,4 +1,4 @@
-/* Leases of one partition (architecture 6, behaviour 5): a window of offsets from the frontier up.
+/* Leases of one partition (architecture 6): a window of offsets from the frontier up.
  * Pure: no clock, no disk, no randomness of its own; times and nonces are passed in. @thread the
  * partition's shard
  *

@@ -1,4 +1,4 @@
-/* The broker's metrics (operations 2). Series of a topic are shared by all incarnations of its name
+/* The broker's metrics. Series of a topic are shared by all incarnations of its name
  * on the shard and go with the last of them. */
 #ifndef ND_METERS_H
 #define ND_METERS_H

@@ -1,4 +1,4 @@
-/* Replay (behaviour 6): reads by offset that take no lease and change no queue state (I-70).
+/* Replay: reads by offset that take no lease and change no queue state (I-70).
  * @thread shard */
 #ifndef ND_REPLAY_H
 #define ND_REPLAY_H

@@ -1,4 +1,4 @@
-/* Acks, extends, nacks, skips (behaviour 5.4, architecture 6). All acks of one step become one WAL
+/* Acks, extends, nacks, skips (architecture 6). All acks of one step become one WAL
  * unit; an offset is SETTLING from the ack until the unit's outcome, then SETTLED, or leased again.
  * @thread shard */
 #ifndef ND_SETTLE_H

@@ -1,4 +1,4 @@
-/* Rules of topic requests: bounds, defaults for zeros, texts of rest-api T1 and T4. Pure. */
+/* Rules of topic requests: bounds, defaults for zeros, texts. Pure. */
 #ifndef ND_ADMIN_H
 #define ND_ADMIN_H
 

@@ -9,7 +9,7 @@
 #include "server/broker/broker.h"
 #include "server/rpc/budgets.h"
 
-/* What a new topic gets where its request says 0, and the bounds (operations 1.2, topic.*). */
+/* What a new topic gets where its request says 0, and the bounds (settings topic.*). */
 struct nd_topic_defaults {
     uint32_t partitions, partitions_max;
     uint64_t retention_ms, visibility_timeout_ms;

@@ -166,7 +166,7 @@ static void metastore__loses_nothing_acknowledged_to_kill_9(void **state)
     temp_dir_remove(dir);
 }
 
-/* --- fail-stop (behaviour 14.14) --- */
+/* --- fail-stop --- */
 
 static enum nd_err ignore_apply(void *arg, struct nd_slice entry, uint64_t index,
                                 struct nd_errmsg *msg)
