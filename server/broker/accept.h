@@ -1,7 +1,7 @@
 /* Records accepted for a partition that this node does not own, or does not know that it owns (C2):
  * kept in the WAL as ACCEPT entries and here in memory, in the order of their sequences, until they
  * are dispatched. The local dispatcher turns one whose owner is this node into COMMIT + DISPATCHED
- * in one frame. One of an incarnation that is confirmed gone is discarded (I-23); nothing else
+ * in one frame. One of an incarnation that is confirmed gone is discarded (I-24); nothing else
  * drops one.
  * @thread shard */
 #ifndef ND_ACCEPT_H

@@ -68,7 +68,7 @@ void nd_broker_topic_changed(void *broker, const struct nd_topic *before,
  * accepted (ACCEPT entries), consume and ack answer UNAVAILABLE. */
 void nd_broker_set_caught_up(struct nd_broker *broker);
 /* Whom to ask before data of an incarnation that nobody told about is removed, and before an
- * accepted record of such a one is discarded (P5, I-23): nd_metastore_confirm_gone.
+ * accepted record of such a one is discarded (P5, I-24): nd_metastore_confirm_gone.
  * Without it nothing is. `done` may run on any thread. Before nd_broker_set_caught_up. */
 typedef void nd_confirm_gone_fn(void *arg, const char *topic, uint64_t incarnation,
                                 void (*done)(void *done_arg, enum nd_err err, bool gone),

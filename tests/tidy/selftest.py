@@ -51,6 +51,7 @@ CASES = [
     ("proofs", "tests/README.md", "| P1 | kept | `a_case__is_gone` |\n", "no test `a_case__is_gone`"),
     ("proofs", "tests/README.md", "| P1 | kept | `unit/gone` |\n", "no test `unit/gone`"),
     ("proofs", "tests/README.md", "| P1 | kept | |\n", "neither a proof nor"),
+    ("proofs", "storage/a.c", "/* I-" + "999 */\n", "I-999 has no row"),
     ("words", "storage/a.c", "int f(char *a) { return strcpy(a, a) != 0; }\n", "strcpy() is banned"),
     ("words", "storage/a.c", "int f(char *a) { return strcat (a, a) != 0; }\n", "strcat() is banned"),
     ("words", "storage/a.c", "int f(char *a) { return sprintf(a, a); }\n", "sprintf() is banned"),

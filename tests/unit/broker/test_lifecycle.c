@@ -90,7 +90,7 @@ static void accept__of_a_topic_that_is_gone_is_kept_until_that_is_confirmed(void
     assert_true(node->gone_asked > 1);
     struct nd_series *backlog =
         nd_metrics_gauge(node->metrics, "ingress_dispatch_backlog_records", "", "");
-    assert_true(nd_series_value(backlog) == 1); /* I-23 */
+    assert_true(nd_series_value(backlog) == 1); /* I-24 */
     node->gone_err = ND_OK;
     node->gone = true;
     node_advance(node, 60000);
