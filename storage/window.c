@@ -9,8 +9,8 @@ void nd_window_init(struct nd_window *window, const struct nd_env *env, int file
         .env = env,
         .file = file,
         .file_end = file_end,
-        .capacity = nd_align_up(chunk) + ND_WINDOW_ALIGN,
-        .capacity_max = nd_align_up(ND_MAX(chunk, want_max)) + ND_WINDOW_ALIGN,
+        .chunk = chunk,
+        .want_max = want_max,
     };
 }
 
@@ -18,7 +18,7 @@ void nd_window_release(struct nd_window *window)
 {
     nd_free(window->buffer);
     window->buffer = NULL;
-    window->size = 0;
+    window->size = window->capacity = 0;
 }
 
 /* Fill the buffer from the block that holds `at`, with room for `want` bytes behind it. */
@@ -28,17 +28,15 @@ static enum nd_err window_fill(struct nd_window *window, uint64_t at, size_t wan
     uint64_t from = at & ~(uint64_t)(ND_WINDOW_ALIGN - 1);
     size_t got = 0;
 
-    if ((size_t)(at - from) + want > window->capacity) {
-        window->capacity = window->capacity_max;
+    ND_ASSERT(want <= ND_MAX(window->chunk, window->want_max));
+    size_t size = nd_align_up((size_t)(at - from) + ND_MAX(want, window->chunk));
+    size = (size_t)ND_MIN((uint64_t)size, nd_align_up(window->file_end) - from);
+    if (size > window->capacity) {
         nd_free(window->buffer);
-        window->buffer = NULL;
-    }
-    ND_ASSERT((size_t)(at - from) + want <= window->capacity);
-    if (window->buffer == NULL) {
-        window->buffer = nd_xaligned(ND_WINDOW_ALIGN, window->capacity);
+        window->buffer = nd_xaligned(ND_WINDOW_ALIGN, size);
+        window->capacity = size;
     }
     window->size = 0;
-    size_t size = (size_t)ND_MIN((uint64_t)window->capacity, nd_align_up(window->file_end) - from);
     enum nd_err err =
         window->env->pread(window->env->impl, window->file, window->buffer, size, from, &got, msg);
     if (err != ND_OK) {

@@ -11,8 +11,9 @@ struct nd_window {
     const struct nd_env *env;
     int file;          /* the caller's */
     uint64_t file_end; /* nothing at or beyond it is asked for or shown */
-    uint8_t *buffer;   /* capacity bytes; allocated at the first read */
-    size_t capacity, capacity_max;
+    size_t chunk, want_max;
+    uint8_t *buffer; /* capacity bytes; grows to what is asked for */
+    size_t capacity;
     uint64_t at; /* what the buffer holds: [at, at + size) */
     size_t size;
 };
