@@ -182,9 +182,9 @@ struct nd_wal_stager {
 
 /* Registers; before any staging. `stager->inbox` and `failed.run` are set by the caller. What
  * recovery found must be told with nd_wal_stager_needs before the first CHECKPOINT is staged by
- * anybody. Removal: nothing is under way, and what the stager needed is forgotten. */
+ * anybody. */
 void nd_wal_stager_add(struct nd_wal *wal, struct nd_wal_stager *stager);
-/* What it needed stays needed until the log is closed. */
+/* Nothing of it is under way. What it needed stays needed until the log is closed. */
 void nd_wal_stager_remove(struct nd_wal *wal, struct nd_wal_stager *stager);
 /* OK: the unit comes back through the inbox. Otherwise it was not taken: NO_SPACE (W6), UNAVAILABLE
  * (the WAL is failed, or the stager has not adopted the generation), TOO_LARGE (more than a frame

@@ -194,14 +194,19 @@ fail:
 
 /* --- reading --- */
 
+static void reader_init(struct nd_wal_reader *reader, const char *path)
+{
+    memset(reader, 0, sizeof *reader);
+    ND_ASSERT(strlen(path) < sizeof reader->path);
+    memcpy(reader->path, path, strlen(path) + 1);
+    reader->file = -1;
+}
+
 enum nd_err nd_wal_reader_open(struct nd_wal_reader *reader, const struct nd_env *env,
                                const char *path, struct nd_errmsg *msg)
 {
-    memset(reader, 0, sizeof *reader);
+    reader_init(reader, path);
     reader->env = env;
-    reader->frame_bytes_max = UINT32_MAX;
-    ND_ASSERT(strlen(path) < sizeof reader->path);
-    memcpy(reader->path, path, strlen(path) + 1);
     enum nd_err err = nd_wal_file_open(env, path, &reader->file, msg);
     if (err != ND_OK) {
         return err;
@@ -221,42 +226,111 @@ enum nd_err nd_wal_reader_open(struct nd_wal_reader *reader, const struct nd_env
     return ND_OK;
 }
 
-void nd_wal_reader_close(struct nd_wal_reader *reader)
+void nd_wal_reader_open_image(struct nd_wal_reader *reader, const char *path, uint8_t *image,
+                              uint64_t size)
 {
-    reader->env->close(reader->env->impl, reader->file);
-    nd_free(reader->buffer);
-    reader->buffer = NULL;
+    reader_init(reader, path);
+    reader->image = image;
+    reader->image_size = reader->size = size;
 }
 
-/* Have [at, at+size) in the buffer; the caller checked that the file holds it. */
-static enum nd_err reader_fill(struct nd_wal_reader *reader, uint64_t at, size_t size,
-                               struct nd_errmsg *msg)
+void nd_wal_reader_close(struct nd_wal_reader *reader)
 {
-    const struct nd_env *env = reader->env;
+    if (reader->file >= 0) {
+        reader->env->close(reader->env->impl, reader->file);
+    }
+    nd_free(reader->image);
+    nd_free(reader->window);
+    reader->image = reader->window = NULL;
+}
 
-    if (at >= reader->buffer_at && at + size <= reader->buffer_at + reader->buffer_size) {
-        return ND_OK;
-    }
-    size_t step = ND_MAX(size, (size_t)ND_MIN(reader->size, (uint64_t)READ_STEP));
-    if (step > reader->capacity) {
-        nd_free(reader->buffer);
-        reader->buffer = nd_xaligned(ND_WAL_BLOCK, step);
-        reader->capacity = step;
-    }
-    reader->buffer_size = 0;
-    step = (size_t)ND_MIN((uint64_t)step, reader->size - at);
-    size_t got;
-    enum nd_err err = env->pread(env->impl, reader->file, reader->buffer, step, at, &got, msg);
-    if (err != ND_OK) {
-        return err;
+uint8_t *nd_wal_reader_take_image(struct nd_wal_reader *reader, uint64_t *size_out)
+{
+    uint8_t *image = reader->image;
+
+    *size_out = reader->image_size;
+    reader->image = NULL;
+    reader->image_size = 0;
+    return image;
+}
+
+static enum nd_err reader_pread(struct nd_wal_reader *reader, uint8_t *to, size_t size, uint64_t at,
+                                struct nd_errmsg *msg)
+{
+    size_t got = 0;
+
+    if (reader->file >= 0) {
+        enum nd_err err =
+            reader->env->pread(reader->env->impl, reader->file, to, size, at, &got, msg);
+        if (err != ND_OK) {
+            return err;
+        }
     }
     if (got < size) {
         nd_errmsg_set(msg, "%s: short read at %llu", reader->path, (unsigned long long)at);
         return ND_ERR_IO;
     }
-    reader->buffer_at = at;
-    reader->buffer_size = got;
     return ND_OK;
+}
+
+/* Read on, so that the image holds [0, end) and some more. */
+static enum nd_err image_extend(struct nd_wal_reader *reader, uint64_t end, struct nd_errmsg *msg)
+{
+    uint64_t from = reader->image_size;
+
+    if (reader->image == NULL) { /* its pages are touched as they are read */
+        reader->image = nd_xaligned(ND_WAL_BLOCK, (size_t)reader->size);
+    }
+    end = ND_MAX(end, ND_MIN(from + READ_STEP, reader->size));
+    enum nd_err err = reader_pread(reader, reader->image + from, (size_t)(end - from), from, msg);
+    if (err == ND_OK) {
+        reader->image_size = end;
+    }
+    return err;
+}
+
+static enum nd_err window_move(struct nd_wal_reader *reader, uint64_t at, size_t size,
+                               struct nd_errmsg *msg)
+{
+    size_t step = (size_t)ND_MIN((uint64_t)READ_STEP, reader->size - at);
+
+    step = ND_MAX(step, size);
+    if (step > reader->window_capacity) {
+        nd_free(reader->window);
+        reader->window = nd_xaligned(ND_WAL_BLOCK, step);
+        reader->window_capacity = step;
+    }
+    reader->window_size = 0;
+    enum nd_err err = reader_pread(reader, reader->window, step, at, msg);
+    if (err == ND_OK) {
+        reader->window_at = at;
+        reader->window_size = step;
+    }
+    return err;
+}
+
+/* Have [at, at+size) in memory, at *out; the caller checked that the file holds it. */
+static enum nd_err reader_fill(struct nd_wal_reader *reader, uint64_t at, size_t size,
+                               const uint8_t **out, struct nd_errmsg *msg)
+{
+    enum nd_err err = ND_OK;
+
+    if (at + size > reader->image_size && reader->keep_image && at <= reader->image_size) {
+        err = image_extend(reader, at + size, msg);
+    }
+    if (err == ND_OK && at + size <= reader->image_size) {
+        *out = reader->image + at;
+        return ND_OK;
+    }
+    bool in_window =
+        at >= reader->window_at && at + size <= reader->window_at + reader->window_size;
+    if (err == ND_OK && !in_window) {
+        err = window_move(reader, at, size, msg);
+    }
+    if (err == ND_OK) {
+        *out = reader->window + (at - reader->window_at);
+    }
+    return err;
 }
 
 enum nd_err nd_wal_reader_header(struct nd_wal_reader *reader, struct nd_wal_header *out,
@@ -265,11 +339,12 @@ enum nd_err nd_wal_reader_header(struct nd_wal_reader *reader, struct nd_wal_hea
     enum nd_err err = ND_ERR_CORRUPT;
 
     if (reader->size >= ND_WAL_BLOCK) {
-        err = reader_fill(reader, 0, ND_WAL_BLOCK, msg);
+        const uint8_t *block;
+        err = reader_fill(reader, 0, ND_WAL_BLOCK, &block, msg);
         if (err != ND_OK) {
             return err;
         }
-        err = nd_wal_header_get(reader->buffer, out);
+        err = nd_wal_header_get(block, out);
     }
     if (err == ND_OK) {
         reader->epoch = out->epoch;
@@ -286,33 +361,29 @@ enum nd_err nd_wal_reader_block(struct nd_wal_reader *reader, uint64_t at, const
     if (at % ND_WAL_BLOCK != 0 || at + ND_WAL_BLOCK > reader->size) {
         return ND_ERR_CORRUPT;
     }
-    enum nd_err err = reader_fill(reader, at, ND_WAL_BLOCK, msg);
-    if (err == ND_OK) {
-        *out = reader->buffer + (at - reader->buffer_at);
-    }
-    return err;
+    return reader_fill(reader, at, ND_WAL_BLOCK, out, msg);
 }
 
 enum nd_err nd_wal_reader_frame(struct nd_wal_reader *reader, uint64_t at, struct nd_wal_frame *out,
                                 struct nd_slice *body_out, struct nd_errmsg *msg)
 {
-    const uint8_t *block;
-    enum nd_err err = nd_wal_reader_block(reader, at, &block, msg);
+    const uint8_t *data;
+    enum nd_err err = nd_wal_reader_block(reader, at, &data, msg);
+
     if (err != ND_OK) {
         return err;
     }
-    if (!nd_wal_frame_get(block, reader->epoch, at, out)) {
+    if (!nd_wal_frame_get(data, reader->epoch, at, out)) {
         return ND_ERR_CORRUPT;
     }
     uint64_t bytes = nd_wal_frame_bytes(out->body_size);
-    if (bytes > reader->frame_bytes_max || bytes > reader->size - at) {
+    if (bytes > reader->size - at) {
         return ND_ERR_CORRUPT;
     }
-    err = reader_fill(reader, at, (size_t)bytes, msg);
+    err = reader_fill(reader, at, (size_t)bytes, &data, msg);
     if (err != ND_OK) {
         return err;
     }
-    const uint8_t *data = reader->buffer + (at - reader->buffer_at);
     if (!nd_wal_frame_check(data, out)) {
         return ND_ERR_CORRUPT;
     }

@@ -47,20 +47,29 @@ ND_CHECKED enum nd_wal_start nd_wal_spare_start(const struct nd_env *env, const 
 struct nd_wal_reader {
     const struct nd_env *env;
     char path[ND_WAL_PATH_SIZE];
-    int file;
-    uint64_t size;            /* of the file */
-    uint64_t epoch;           /* set by the caller, from the header */
-    uint32_t frame_bytes_max; /* a longer one is none */
-    uint8_t *buffer;
-    size_t capacity;
-    uint64_t buffer_at;
-    size_t buffer_size;
+    int file;       /* -1: only the image */
+    uint64_t size;  /* of the file, or of the image */
+    uint64_t epoch; /* set by the caller, from the header */
+    /* The beginning of the file, kept as it was read while `keep_image`. */
+    bool keep_image;
+    uint8_t *image;
+    uint64_t image_size;
+    /* Where the last read beyond it was. */
+    uint8_t *window;
+    size_t window_capacity;
+    uint64_t window_at;
+    size_t window_size;
 };
 /* Sync, drop the cache, only then read (W3): what a failed sync left in the cache is not there.
  * NOT_FOUND, IO… as env. */
 ND_CHECKED enum nd_err nd_wal_reader_open(struct nd_wal_reader *reader, const struct nd_env *env,
                                           const char *path, struct nd_errmsg *msg);
 void nd_wal_reader_close(struct nd_wal_reader *reader);
+/* The bytes read while `keep_image` was set, from the start of the file; the caller's (nd_free). */
+uint8_t *nd_wal_reader_take_image(struct nd_wal_reader *reader, uint64_t *size_out);
+/* Read from such an image, handed over, instead of the file. */
+void nd_wal_reader_open_image(struct nd_wal_reader *reader, const char *path, uint8_t *image,
+                              uint64_t size);
 ND_CHECKED enum nd_err nd_wal_reader_header(struct nd_wal_reader *reader, struct nd_wal_header *out,
                                             struct nd_errmsg *msg);
 /* The block at `at`, borrowed until the next call; CORRUPT beyond the end. */

@@ -4,6 +4,9 @@
 
 #include "storage/wal_entry.h"
 
+/* Memory for what was read, while the log opens: the newest files, three of the usual size. */
+enum { IMAGES_BYTES_MAX = 192 << 20 };
+
 /* Note damage, or refuse because of it. */
 static enum nd_err damage(struct nd_wal_found *found, const char *path, uint64_t at,
                           const char *what, bool strict, struct nd_errmsg *msg)
@@ -61,6 +64,7 @@ static enum nd_err later_frame_find(struct nd_wal_reader *reader, uint64_t end, 
                                     struct nd_errmsg *msg)
 {
     *found_out = false;
+    reader->keep_image = false;
     for (uint64_t at = end + ND_WAL_BLOCK; at + ND_WAL_BLOCK <= reader->size; at += ND_WAL_BLOCK) {
         struct nd_wal_frame frame;
         struct nd_slice body;
@@ -174,8 +178,11 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
         struct nd_wal_reader reader;
         err = nd_wal_reader_open(&reader, env, path, msg);
         if (err == ND_OK) {
+            reader.keep_image = strict && out->images_bytes < IMAGES_BYTES_MAX;
             err = file_look(&reader, found, store_id, successor == UINT64_MAX, strict, &checkpoint,
                             msg);
+            found->image = nd_wal_reader_take_image(&reader, &found->image_size);
+            out->images_bytes += found->image_size;
             nd_wal_reader_close(&reader);
         }
         if (err != ND_OK || found->spare) {
@@ -207,6 +214,9 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
 
 void nd_wal_scan_release(struct nd_wal_scan *scan)
 {
+    for (size_t i = 0; i < scan->count; i++) {
+        nd_free(scan->files[i].image);
+    }
     nd_free(scan->files);
     memset(scan, 0, sizeof *scan);
 }
@@ -256,11 +266,17 @@ static enum nd_err frame_replay(struct replay *replay, const struct nd_wal_frame
 }
 
 static enum nd_err file_replay(struct replay *replay, const struct nd_env *env, const char *path,
-                               const struct nd_wal_found *found, struct nd_errmsg *msg)
+                               struct nd_wal_found *found, struct nd_errmsg *msg)
 {
     struct nd_wal_reader reader;
-    enum nd_err err = nd_wal_reader_open(&reader, env, path, msg);
+    enum nd_err err = ND_OK;
 
+    if (found->image != NULL) {
+        nd_wal_reader_open_image(&reader, path, found->image, found->image_size);
+        found->image = NULL;
+    } else {
+        err = nd_wal_reader_open(&reader, env, path, msg);
+    }
     if (err != ND_OK) {
         return err;
     }
@@ -282,8 +298,7 @@ static enum nd_err file_replay(struct replay *replay, const struct nd_env *env, 
     return err;
 }
 
-enum nd_err nd_wal_scan_replay(const struct nd_wal_scan *scan, const struct nd_env *env,
-                               const char *dir,
+enum nd_err nd_wal_scan_replay(struct nd_wal_scan *scan, const struct nd_env *env, const char *dir,
                                enum nd_err (*call)(void *arg, const struct nd_wal_entry *entry,
                                                    struct nd_errmsg *msg),
                                void *arg, struct nd_errmsg *msg)
@@ -293,7 +308,7 @@ enum nd_err nd_wal_scan_replay(const struct nd_wal_scan *scan, const struct nd_e
 
     nd_wal_decoder_init(&replay.decoder);
     for (size_t i = 0; i < scan->count && err == ND_OK; i++) {
-        const struct nd_wal_found *found = &scan->files[i];
+        struct nd_wal_found *found = &scan->files[i];
         char path[ND_WAL_PATH_SIZE];
         if (!found->ignored && !found->spare && !found->header_damaged &&
             found->end > ND_WAL_BLOCK) {

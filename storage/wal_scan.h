@@ -16,13 +16,16 @@ struct nd_wal_found {
     uint64_t limit;          /* nothing beyond it counts: lowest previous_end of the later files */
     bool must_reach;         /* its frames must reach `limit`, if that lies in it */
     uint64_t damaged_at;     /* 0: nothing that counts is missing */
-    bool ignored;            /* wholly below replay_from: was not looked at */
-    bool header_damaged;     /* nothing else is known (only without `strict`) */
-    bool orphan; /* files before it that replay needs are missing (only without `strict`) */
-    bool spare;  /* name and header disagree: not part of the log */
+    uint8_t *image;          /* what was read, so that the replay need not read again; or NULL */
+    uint64_t image_size;
+    bool ignored;        /* wholly below replay_from: was not looked at */
+    bool header_damaged; /* nothing else is known (only without `strict`) */
+    bool orphan;         /* files before it that replay needs are missing (only without `strict`) */
+    bool spare;          /* name and header disagree: not part of the log */
 };
 
 struct nd_wal_scan {
+    uint64_t images_bytes;      /* held by `files` */
     struct nd_wal_found *files; /* ascending */
     size_t count;
     uint64_t replay_from;   /* of the newest CHECKPOINT; 0: there is none */
@@ -37,9 +40,9 @@ ND_CHECKED enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd
                                         const uint8_t store_id[16], bool strict,
                                         struct nd_errmsg *msg);
 void nd_wal_scan_release(struct nd_wal_scan *scan);
-/* Call back for every entry that counts, from replay_from on, in order. */
+/* Call back for every entry that counts, from replay_from on, in order; gives the images back. */
 ND_CHECKED enum nd_err nd_wal_scan_replay(
-    const struct nd_wal_scan *scan, const struct nd_env *env, const char *dir,
+    struct nd_wal_scan *scan, const struct nd_env *env, const char *dir,
     enum nd_err (*replay)(void *arg, const struct nd_wal_entry *entry, struct nd_errmsg *msg),
     void *arg, struct nd_errmsg *msg);
 
