@@ -38,6 +38,19 @@ static void failure_tell(const struct nd_flusher *flusher, const struct nd_flush
                   1);
 }
 
+/* What a job may hear: out of descriptors or memory heals by itself, as a full disk does. */
+static enum nd_err open_result(enum nd_err err)
+{
+    switch ((int)err) {
+    case ND_OK:
+    case ND_ERR_NO_SPACE:
+    case ND_ERR_CORRUPT: return err;
+    case ND_ERR_LIMITED:
+    case ND_ERR_NO_MEMORY: return ND_ERR_NO_SPACE;
+    default: return ND_ERR_IO;
+    }
+}
+
 /* --- the four passes of a round --- */
 
 static void job_open(struct nd_flusher *flusher, struct nd_flush_job *job, struct nd_errmsg *msg)
@@ -45,8 +58,8 @@ static void job_open(struct nd_flusher *flusher, struct nd_flush_job *job, struc
     char dir[PATH_SIZE];
 
     nd_flusher_partition_dir(flusher, &job->id, dir, sizeof dir);
-    job->result = nd_plog_open(&job->opened, &flusher->options.plog, dir, job->open_flushed,
-                               job->open_wal_start, msg);
+    job->result = open_result(nd_plog_open(&job->opened, &flusher->options.plog, dir,
+                                           job->open_flushed, job->open_wal_start, msg));
     if (job->result == ND_OK) {
         job->plog = job->opened;
     }
