@@ -35,10 +35,13 @@ struct bench {
     uint64_t messages; /* records done in time */
     uint64_t errors;
     char error_text[256]; /* the first */
+    bool refused;         /* the node has no such method: nothing to measure */
     bool finished;        /* guarded by lock */
 };
 
 void bench_error(struct bench *bench, const char *text);
+/* Did a call end because the node has no such method? */
+bool bench_refused(struct bench *bench, const struct nd_rpc_status *status);
 void bench_finish(struct bench *bench); /* from the channel's thread, once */
 void bench_wait(struct bench *bench);   /* the main thread, with progress */
 /* `count` records of the payload; freed with nd_free (one block). */

@@ -99,7 +99,7 @@ static void on_done(void *data, struct nd_rpc_stream *stream, const struct nd_rp
     struct run *run = data;
 
     (void)stream;
-    if (status->code != NARAD_OK) {
+    if (!bench_refused(run->bench, status) && status->code != NARAD_OK) {
         bench_error(run->bench, status->text);
     }
     bench_finish(run->bench);

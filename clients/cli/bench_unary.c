@@ -26,7 +26,9 @@ static void on_done(void *data, const struct nd_rpc_status *status, const void *
     uint64_t now = cli_now_ns();
 
     (void)reply;
-    if (status->code != NARAD_OK) {
+    if (bench_refused(bench, status)) {
+        bench->stop_ns = now;
+    } else if (status->code != NARAD_OK) {
         bench_error(bench, status->text);
     } else if (now < bench->stop_ns) {
         bench->messages += slot->run->request.n_records;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "storage/base/alloc.h"
 #include "storage/base/duration.h"
 
 #include "clients/cli/commands.h"
@@ -125,32 +126,33 @@ static bool number_parse(const char *text, uint64_t max, uint64_t *out)
 }
 
 /* Returns what is allowed when `text` is not, else NULL. */
-static const char *option_put(const struct cli_option *option, const char *text)
+static const char *option_put(const struct cli_option *option, uint8_t *values, const char *text)
 {
+    void *value = values + option->value;
     uint64_t number = 0;
 
     switch (option->kind) {
-    case CLI_FLAG: *(bool *)option->value = true; break;
-    case CLI_TEXT: *(const char **)option->value = text; break;
+    case CLI_FLAG: *(bool *)value = true; break;
+    case CLI_TEXT: *(const char **)value = text; break;
     case CLI_U32:
         if (!number_parse(text, UINT32_MAX, &number)) {
             return "a whole number from 0 to 4294967295";
         }
-        *(uint32_t *)option->value = (uint32_t)number;
+        *(uint32_t *)value = (uint32_t)number;
         break;
     case CLI_U64:
         if (!number_parse(text, UINT64_MAX, &number)) {
             return "a whole number from 0 to 18446744073709551615";
         }
-        *(uint64_t *)option->value = number;
+        *(uint64_t *)value = number;
         break;
     case CLI_DURATION:
-        if (!nd_duration_parse(text, option->value)) {
+        if (!nd_duration_parse(text, value)) {
             return "a duration such as 500ms, 10s or 1h30m";
         }
         break;
     case CLI_REPEAT: {
-        struct cli_texts *texts = option->value;
+        struct cli_texts *texts = value;
         if (texts->count == ND_ARRAY_SIZE(texts->items)) {
             return "given at most 64 times";
         }
@@ -158,8 +160,8 @@ static const char *option_put(const struct cli_option *option, const char *text)
         break;
     }
     }
-    if (option->given != NULL) {
-        *option->given = true;
+    if (option->given != CLI_UNMARKED) {
+        *(bool *)(void *)(values + option->given) = true;
     }
     return NULL;
 }
@@ -176,17 +178,24 @@ static const struct cli_option *option_find(const struct cli_option *options, co
     return NULL;
 }
 
+/* A table of options and the struct of values it fills. */
+struct target {
+    const struct cli_option *options;
+    uint8_t *values;
+};
+
 /* One word that begins with '-'; may take the next one too. */
-static int option_take(const struct cli *cli, const struct cli_option *options,
-                       const struct cli_option *common, char **argv, int *at)
+static int option_take(const struct cli *cli, const struct target targets[2], char **argv, int *at)
 {
     const char *word = argv[*at];
     const char *equals = strchr(word, '=');
     size_t size = equals != NULL ? (size_t)(equals - word) : strlen(word);
-    const struct cli_option *option = option_find(options, word, size);
+    const struct target *target = &targets[0];
+    const struct cli_option *option = option_find(target->options, word, size);
 
     if (option == NULL) {
-        option = option_find(common, word, size);
+        target = &targets[1];
+        option = option_find(target->options, word, size);
     }
     if (option == NULL) {
         return cli_usage_error(cli, "unknown option %s", word);
@@ -202,15 +211,15 @@ static int option_take(const struct cli *cli, const struct cli_option *options,
             return cli_usage_error(cli, "%s needs a value", option->name);
         }
     }
-    const char *allowed = option_put(option, text);
+    const char *allowed = option_put(option, target->values, text);
     if (allowed != NULL) {
         return cli_usage_error(cli, "%s \"%s\": must be %s", option->name, text, allowed);
     }
     return CLI_OK;
 }
 
-static int command_line(struct cli *cli, const struct cli_command *command,
-                        const struct cli_option *common, char **argv)
+static int command_line(struct cli *cli, const struct target targets[2], size_t args_max,
+                        char **argv)
 {
     bool options_over = false;
 
@@ -219,11 +228,11 @@ static int command_line(struct cli *cli, const struct cli_command *command,
         if (!options_over && strcmp(word, "--") == 0) {
             options_over = true;
         } else if (!options_over && word[0] == '-' && word[1] != '\0') {
-            int result = option_take(cli, command->options, common, argv, &at);
+            int result = option_take(cli, targets, argv, &at);
             if (result != CLI_OK) {
                 return result;
             }
-        } else if (cli->args_count == command->args_max) {
+        } else if (cli->args_count == args_max) {
             return cli_usage_error(cli, "unexpected argument \"%s\"", word);
         } else {
             cli->args[cli->args_count++] = word;
@@ -280,68 +289,110 @@ void nd_cli_usage(FILE *out)
     }
 }
 
-static int command_run(struct cli *cli, const struct cli_command *command)
+/* What may be asked of every command. */
+struct common {
+    const char *server;
+    uint64_t timeout_ms;
+    bool json, help;
+};
+
+static const struct cli_option common_options[] = {
+    {"--server", 's', CLI_TEXT, offsetof(struct common, server), CLI_UNMARKED,
+     "HOST:PORT|unix:PATH", "the node (NARAD_SERVER; default 127.0.0.1:7941)"},
+    {"--timeout", 0, CLI_DURATION, offsetof(struct common, timeout_ms), CLI_UNMARKED, "D",
+     "of one call (default 30s)"},
+    {"--json", 0, CLI_FLAG, offsetof(struct common, json), CLI_UNMARKED, NULL,
+     "machine-readable output"},
+    {"--help", 'h', CLI_FLAG, offsetof(struct common, help), CLI_UNMARKED, NULL, "this text"},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
+};
+
+bool cli_output_flush(void)
+{
+    return fflush(stdout) == 0 && !ferror(stdout);
+}
+
+static int command_run(struct cli *cli, const struct cli_command *command,
+                       const struct common *common)
 {
     struct narad_error error;
     struct narad_options options = {
-        .server = cli->server,
-        .timeout_ms = (uint32_t)ND_MIN(cli->timeout_ms, UINT32_MAX - 1),
-        .connect_timeout_ms = 1000,
+        .server = common->server,
+        .timeout_ms = (uint32_t)ND_MIN(common->timeout_ms, UINT32_MAX - 1),
+        .connect_timeout_ms = CLI_CONNECT_MS,
     };
 
     if (cli->args_count < command->args_min) {
         return cli_usage_error(cli, "missing argument: %s", command->arguments);
+    }
+    if (common->timeout_ms == 0) {
+        return cli_usage_error(cli, "--timeout must be above 0");
     }
     if (narad_client_new(&cli->client, &options, &error) != NARAD_OK) {
         return cli_fail("--server: %s", error.text);
     }
     int result = command->run(cli);
     narad_client_free(cli->client);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        return cli_fail("standard output: %s", strerror(errno));
+    errno = 0;
+    if (!cli_output_flush()) {
+        return cli_fail("standard output: %s", errno != 0 ? strerror(errno) : "a write failed");
     }
     return result;
 }
 
+static int unknown_command(char **words)
+{
+    fprintf(stderr, "narad: unknown command \"%s%s%s\"; the commands are:\n", words[0],
+            words[1] != NULL ? " " : "", words[1] != NULL ? words[1] : "");
+    nd_cli_usage(stderr);
+    return CLI_USAGE;
+}
+
+/* `narad topics`, `narad topics --help`, `narad client help`. */
+static bool asks_for_help(char **words)
+{
+    const char *last = words[0] == NULL ? NULL : words[1];
+
+    return words[0] == NULL || strcmp(words[0], "help") == 0 || strcmp(words[0], "--help") == 0 ||
+           strcmp(words[0], "-h") == 0 || (strcmp(words[0], "topics") == 0 && last == NULL) ||
+           (last != NULL && (strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0));
+}
+
 int nd_cli_main(int argc, char **argv)
 {
-    struct cli cli = {.timeout_ms = 30000};
-    bool help = false;
+    struct common common = {.timeout_ms = 30000};
+    struct cli cli = {0};
     size_t words = 0;
-    const struct cli_option common[] = {
-        {"--server", 's', CLI_TEXT, &cli.server, NULL, "HOST:PORT|unix:PATH",
-         "the node (NARAD_SERVER; default 127.0.0.1:7941)"},
-        {"--timeout", 0, CLI_DURATION, &cli.timeout_ms, NULL, "D", "of one call (default 30s)"},
-        {"--json", 0, CLI_FLAG, &cli.json, NULL, NULL, "machine-readable output"},
-        {"--help", 'h', CLI_FLAG, &help, NULL, NULL, "this text"},
-        {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
-    };
 
     char **rest = argv + ND_MIN(argc, 1);
     if (rest[0] != NULL && strcmp(rest[0], "client") == 0) {
         rest += 1;
     }
     const struct cli_command *command = command_find(rest, &words);
+    if (command == NULL && !asks_for_help(rest)) {
+        return unknown_command(rest);
+    }
     if (command == NULL) {
-        bool asked = rest[0] == NULL || strcmp(rest[0], "help") == 0 ||
-                     strcmp(rest[0], "--help") == 0 ||
-                     (rest[1] != NULL && strcmp(rest[1], "--help") == 0);
-        if (!asked) {
-            fprintf(stderr, "narad: unknown command \"%s%s%s\"\n", rest[0],
-                    rest[1] != NULL ? " " : "", rest[1] != NULL ? rest[1] : "");
-        }
-        fprintf(asked ? stdout : stderr, "Commands:\n");
-        nd_cli_usage(asked ? stdout : stderr);
-        return asked ? CLI_OK : CLI_USAGE;
-    }
-    cli.command = command->name;
-    int result = command_line(&cli, command, common, rest + words);
-    if (result != CLI_OK) {
-        return result;
-    }
-    if (help) {
-        command_help(command, common);
+        printf("Commands (narad COMMAND --help says more):\n");
+        nd_cli_usage(stdout);
         return CLI_OK;
     }
-    return command_run(&cli, command);
+    uint8_t *values = nd_xcalloc(1, command->values_size + 1);
+    if (command->defaults != NULL) {
+        memcpy(values, command->defaults, command->values_size);
+    }
+    const struct target targets[2] = {{command->options, values},
+                                      {common_options, (uint8_t *)(void *)&common}};
+    cli.command = command->name;
+    cli.values = values;
+    int result = command_line(&cli, targets, command->args_max, rest + words);
+    cli.json = common.json;
+    cli.timeout_ms = common.timeout_ms;
+    if (result == CLI_OK && common.help) {
+        command_help(command, common_options);
+    } else if (result == CLI_OK) {
+        result = command_run(&cli, command, &common);
+    }
+    nd_free(values);
+    return result;
 }

@@ -30,15 +30,18 @@ void nd_cli_usage(FILE *out);
 /* --- for the commands --- */
 enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_U32, CLI_U64, CLI_DURATION, CLI_REPEAT };
 
+/* An option says where in a struct of values it is put: a bool, const char *, uint32_t, uint64_t,
+ * uint64_t (ms) or struct cli_texts, by kind. */
 struct cli_option {
     const char *name; /* "--key" */
     char letter;      /* 's' for -s, or 0 */
     enum cli_kind kind;
-    void *value;      /* bool, const char *, uint32_t, uint64_t, uint64_t (ms), struct cli_texts */
-    bool *given;      /* may be NULL */
+    size_t value;     /* offset */
+    size_t given;     /* offset of a bool set to true, or CLI_UNMARKED */
     const char *what; /* "K" in the help */
     const char *help;
 };
+#define CLI_UNMARKED SIZE_MAX
 
 struct cli_texts {
     const char *items[64];
@@ -47,10 +50,10 @@ struct cli_texts {
 
 struct cli {
     const char *command; /* "topics create" */
-    const char *server;
     bool json;
     uint64_t timeout_ms;
     struct narad_client *client;
+    const void *values;  /* the command's options: its struct of values */
     const char *args[8]; /* positional */
     size_t args_count;
 };
@@ -61,7 +64,9 @@ struct cli_command {
     const char *summary;   /* one line */
     const char *details;   /* more for --help; may be NULL */
     size_t args_min, args_max;
-    struct cli_option *options; /* ends with name NULL; may be NULL */
+    const struct cli_option *options; /* ends with name NULL; may be NULL */
+    size_t values_size;               /* of their struct of values, */
+    const void *defaults;             /* which begins as a copy of this; NULL: zeros */
     int (*run)(struct cli *cli);
 };
 
@@ -73,7 +78,8 @@ int cli_fail_code(const char *doing, int code, const char *text);
 /* Print and free: two-space indent and a line feed, or one line. */
 void cli_print_json(json_t *json, bool compact);
 json_t *cli_topic_json(const Narad__V1__Topic *topic);
-json_t *cli_message_json(const char *topic, const Narad__V1__Message *message);
+/* A message as an object of the REST API (3.3, 3.4), printed; `compact`: on one line. */
+void cli_print_message_json(const char *topic, const Narad__V1__Message *message, bool compact);
 /* "[p0 @12] key=k 2026-01-02T03:04:05Z payload"; bytes that are not text as hex. */
 void cli_print_message(const Narad__V1__Message *message);
 /* A whole file ("-": standard input) of at most size_max bytes into nd_malloc'ed memory; false:
@@ -89,6 +95,11 @@ struct cli_progress {
 void cli_progress(struct cli_progress *progress, const char *format, ...) ND_PRINTF(2, 3);
 void cli_progress_end(struct cli_progress *progress);
 
+/* How long a command looks for a node before it says that none answers. */
+enum { CLI_CONNECT_MS = 1000 };
+
+/* Did all that was printed so far get out? Ask before a message is acked. */
+bool cli_output_flush(void);
 uint64_t cli_now_ns(void);
 /* Set by the first SIGINT or SIGTERM of a command that calls cli_catch_signals; the second ends it.
  */

@@ -28,13 +28,14 @@ static const struct mode {
     {"disk", bench_disk, 1, 1, false, "write + fdatasync in --dir, no node"},
 };
 
-static struct {
+struct bench_flags {
     const char *topic, *dir;
     uint32_t in_flight, batch, payload;
     uint64_t seconds;
-} flags = {.topic = "bench", .payload = 256, .seconds = 5};
+    bool has_payload;
+};
 
-static bool payload_given;
+static const struct bench_flags bench_defaults = {.topic = "bench", .payload = 256, .seconds = 5};
 
 /* 32 buckets for each power of two. */
 static uint32_t bucket_of(uint64_t ns)
@@ -130,6 +131,12 @@ static int topic_make(struct bench *bench)
                : cli_fail_code("create topic", code, error.text);
 }
 
+bool bench_refused(struct bench *bench, const struct nd_rpc_status *status)
+{
+    bench->refused = bench->refused || status->code == NARAD_UNIMPLEMENTED;
+    return bench->refused;
+}
+
 static int report(const struct bench *bench)
 {
     double seconds = (double)(ND_MIN(bench->ended_ns, bench->stop_ns) - bench->started_ns) / 1e9;
@@ -138,6 +145,9 @@ static int report(const struct bench *bench)
     double p50 = bench_hist_us(&bench->hist, 0.50);
     double p99 = bench_hist_us(&bench->hist, 0.99);
 
+    if (bench->refused) {
+        return cli_fail("%s: the node does not offer it; was it started with --dev?", bench->mode);
+    }
     if (bench->cli->json) {
         cli_print_json(json_pack("{s:s, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:I}", "mode",
                                  bench->mode, "in_flight", (int)bench->in_flight, "batch",
@@ -176,6 +186,7 @@ static int bench_run_mode(struct bench *bench, const struct mode *mode)
 
 static int bench_run(struct cli *cli)
 {
+    const struct bench_flags *flags = cli->values;
     const struct mode *mode = NULL;
 
     for (size_t i = 0; i < ND_ARRAY_SIZE(modes); i++) {
@@ -184,27 +195,27 @@ static int bench_run(struct cli *cli)
     if (mode == NULL) {
         return cli_usage_error(cli, "unknown mode \"%s\"", cli->args[0]);
     }
-    uint32_t batch = flags.batch != 0 ? flags.batch : mode->batch;
-    uint32_t in_flight = flags.in_flight != 0 ? flags.in_flight : mode->in_flight;
+    uint32_t batch = flags->batch != 0 ? flags->batch : mode->batch;
+    uint32_t in_flight = flags->in_flight != 0 ? flags->in_flight : mode->in_flight;
     bool disk = mode->run == bench_disk;
-    if (batch > 1000 || in_flight > 65536 || flags.seconds < 1 || flags.seconds > 86400 ||
-        flags.payload < 1 || flags.payload > (disk ? 64u << 20 : 1u << 20)) {
+    if (batch > 1000 || in_flight > 65536 || flags->seconds < 1 || flags->seconds > 86400 ||
+        flags->payload < 1 || flags->payload > (disk ? 64u << 20 : 1u << 20)) {
         return cli_usage_error(cli,
                                "--batch must be 1 to 1000, --in-flight 1 to 65536, --seconds 1 "
                                "to 86400, --payload 1 to 1048576");
     }
-    if (disk && flags.dir == NULL) {
+    if (disk && flags->dir == NULL) {
         return cli_usage_error(cli, "disk needs --dir");
     }
     struct bench *bench = nd_xcalloc(1, sizeof *bench);
     bench->cli = cli;
     bench->mode = mode->name;
-    bench->topic = flags.topic;
-    bench->dir = flags.dir;
+    bench->topic = flags->topic;
+    bench->dir = flags->dir;
     bench->in_flight = in_flight;
     bench->batch = batch;
-    bench->payload_bytes = disk && !payload_given ? 4096 : flags.payload;
-    bench->seconds_ms = flags.seconds * 1000;
+    bench->payload_bytes = disk && !flags->has_payload ? 4096 : flags->payload;
+    bench->seconds_ms = flags->seconds * 1000;
     bench->payload = nd_xmalloc(bench->payload_bytes);
     memset(bench->payload, 'x', bench->payload_bytes);
     nd_mutex_init(&bench->lock);
@@ -217,17 +228,20 @@ static int bench_run(struct cli *cli)
     return result;
 }
 
-static struct cli_option options[] = {
-    {"--topic", 0, CLI_TEXT, &flags.topic, NULL, "T", "made when missing (default bench)"},
-    {"--payload", 0, CLI_U32, &flags.payload, &payload_given, "BYTES",
+static const struct cli_option options[] = {
+    {"--topic", 0, CLI_TEXT, offsetof(struct bench_flags, topic), CLI_UNMARKED, "T",
+     "made when missing (default bench)"},
+    {"--payload", 0, CLI_U32, offsetof(struct bench_flags, payload),
+     offsetof(struct bench_flags, has_payload), "BYTES",
      "of a message (default 256; disk: of a write, 4096)"},
-    {"--in-flight", 0, CLI_U32, &flags.in_flight, NULL, "N",
+    {"--in-flight", 0, CLI_U32, offsetof(struct bench_flags, in_flight), CLI_UNMARKED, "N",
      "unconfirmed at a time (default: the mode's)"},
-    {"--batch", 0, CLI_U32, &flags.batch, NULL, "N",
+    {"--batch", 0, CLI_U32, offsetof(struct bench_flags, batch), CLI_UNMARKED, "N",
      "records stored all or none (default: the mode's)"},
-    {"--seconds", 0, CLI_U64, &flags.seconds, NULL, "S", "length of the run (default 5)"},
-    {"--dir", 0, CLI_TEXT, &flags.dir, NULL, "DIR", "for disk"},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
+    {"--seconds", 0, CLI_U64, offsetof(struct bench_flags, seconds), CLI_UNMARKED, "S",
+     "length of the run (default 5)"},
+    {"--dir", 0, CLI_TEXT, offsetof(struct bench_flags, dir), CLI_UNMARKED, "DIR", "for disk"},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
 };
 
 const struct cli_command cmd_bench = {
@@ -248,4 +262,6 @@ const struct cli_command cmd_bench = {
     .args_min = 1,
     .args_max = 1,
     .options = options,
+    .values_size = sizeof(struct bench_flags),
+    .defaults = &bench_defaults,
     .run = bench_run};

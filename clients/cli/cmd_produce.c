@@ -11,12 +11,14 @@
 
 enum { PAYLOAD_MAX = 1 << 20, BATCH_BYTES = 256 << 10 };
 
-static struct {
+struct produce_flags {
     const char *key;
-    uint32_t partition, batch, in_flight;
+    uint32_t partition, batch;
     bool has_partition, lines;
     struct cli_texts headers;
-} flags = {.batch = 1, .in_flight = 1024};
+};
+
+static const struct produce_flags produce_defaults = {.batch = 1};
 
 /* --- one record from the flags --- */
 
@@ -25,12 +27,15 @@ struct record_parts {
     Narad__V1__Header *header_pointers[64];
     char names[64][65];
     size_t headers_count;
+    const struct produce_flags *flags;
 };
 
 static int parts_fill(const struct cli *cli, struct record_parts *parts)
 {
-    for (size_t i = 0; i < flags.headers.count; i++) {
-        const char *text = flags.headers.items[i];
+    const struct produce_flags *flags = parts->flags;
+
+    for (size_t i = 0; i < flags->headers.count; i++) {
+        const char *text = flags->headers.items[i];
         const char *equals = strchr(text, '=');
         size_t size = equals != NULL ? (size_t)(equals - text) : 0;
         if (equals == NULL || size == 0 || size >= sizeof parts->names[i]) {
@@ -45,20 +50,22 @@ static int parts_fill(const struct cli *cli, struct record_parts *parts)
         parts->headers[i].value.data = (uint8_t *)(uintptr_t)(equals + 1);
         parts->header_pointers[i] = &parts->headers[i];
     }
-    parts->headers_count = flags.headers.count;
+    parts->headers_count = flags->headers.count;
     return CLI_OK;
 }
 
 static void record_fill(Narad__V1__Record *record, struct record_parts *parts)
 {
+    const struct produce_flags *flags = parts->flags;
+
     narad__v1__record__init(record);
-    if (flags.key != NULL) {
-        record->key.len = strlen(flags.key);
-        record->key.data = (uint8_t *)(uintptr_t)flags.key;
+    if (flags->key != NULL) {
+        record->key.len = strlen(flags->key);
+        record->key.data = (uint8_t *)(uintptr_t)flags->key;
     }
-    if (flags.has_partition) {
+    if (flags->has_partition) {
         record->partition_choice_case = NARAD__V1__RECORD__PARTITION_CHOICE_PARTITION;
-        record->partition = flags.partition;
+        record->partition = flags->partition;
     }
     record->headers = parts->header_pointers;
     record->n_headers = parts->headers_count;
@@ -111,12 +118,14 @@ static int produce_one(struct cli *cli, struct record_parts *parts)
 struct tally {
     _Atomic uint64_t confirmed, failed; /* records */
     _Atomic bool stop;
-    char text[512]; /* of the first failure; written once before failed rises from 0 */
+    uint64_t first_failed; /* the least line of them; 0: none */
+    char text[512];        /* of the first failure; written once before failed rises from 0 */
     int code;
 };
 
 struct sent_batch {
     struct tally *tally;
+    uint64_t line; /* of its first record, from 1 */
     uint32_t records;
 };
 
@@ -135,6 +144,9 @@ static void on_produced(void *data, int code, const char *text,
             tally->code = code;
             snprintf(tally->text, sizeof tally->text, "%s", text);
         }
+        if (tally->first_failed == 0 || batch->line < tally->first_failed) {
+            tally->first_failed = batch->line;
+        }
         atomic_fetch_add(&tally->failed, batch->records);
         atomic_store(&tally->stop, true);
     }
@@ -146,6 +158,7 @@ struct gathering {
     Narad__V1__Record *pointers[1000];
     uint8_t *bytes;
     size_t used;
+    uint64_t line; /* of the first */
     uint32_t count;
 };
 
@@ -155,7 +168,7 @@ static int batch_send(struct cli *cli, struct gathering *g, struct tally *tally)
         return NARAD_OK;
     }
     struct sent_batch *batch = nd_xmalloc(sizeof *batch);
-    *batch = (struct sent_batch){tally, g->count};
+    *batch = (struct sent_batch){tally, g->line, g->count};
     int code =
         narad_produce_async(cli->client, cli->args[0], g->pointers, g->count, on_produced, batch);
     if (code != NARAD_OK) {
@@ -178,7 +191,7 @@ static void line_add(struct gathering *g, struct record_parts *parts, const char
 }
 
 struct lines_result {
-    uint64_t read, skipped, bytes;
+    uint64_t read, skipped;
     int code; /* of sending */
     bool broken_input;
 };
@@ -210,9 +223,9 @@ static void lines_send(struct cli *cli, FILE *in, struct record_parts *parts, st
             break;
         }
         result->read += 1;
-        result->bytes += (uint64_t)size;
+        g->line = g->count == 0 ? result->read + result->skipped : g->line;
         line_add(g, parts, line, (size_t)size);
-        if (g->count == flags.batch || g->used >= BATCH_BYTES) {
+        if (g->count == parts->flags->batch || g->used >= BATCH_BYTES) {
             result->code = batch_send(cli, g, tally);
         }
         cli_progress(&progress, "%" PRIu64 " sent, %" PRIu64 " confirmed", result->read,
@@ -221,7 +234,7 @@ static void lines_send(struct cli *cli, FILE *in, struct record_parts *parts, st
     if (result->code == NARAD_OK && !atomic_load(&tally->stop)) {
         result->code = batch_send(cli, g, tally);
     }
-    if (ferror(in)) {
+    if (ferror(in) && !cli_interrupted()) {
         cli_fail("%s: %s", cli->args_count > 1 ? cli->args[1] : "standard input", strerror(errno));
         result->broken_input = true;
     }
@@ -236,7 +249,7 @@ static int lines_report(const struct cli *cli, const struct tally *tally,
 {
     uint64_t confirmed = atomic_load(&tally->confirmed);
     double seconds = (double)took_ns / 1e9;
-    bool whole = confirmed == result->read && !result->broken_input;
+    bool whole = confirmed == result->read && !result->broken_input && !cli_interrupted();
 
     if (cli->json) {
         cli_print_json(json_pack("{s:I, s:I, s:I, s:f, s:f}", "read", (json_int_t)result->read,
@@ -252,10 +265,17 @@ static int lines_report(const struct cli *cli, const struct tally *tally,
         }
     }
     if (atomic_load(&tally->failed) > 0) {
-        return cli_fail_code("produce", tally->code, tally->text);
+        return cli_fail("produce: %s: %s (line %" PRIu64 " is the first that is not confirmed)",
+                        narad_code_name(tally->code), tally->text, tally->first_failed);
+    }
+    if (cli_interrupted()) {
+        return cli_fail("produce: interrupted after line %" PRIu64, result->read + result->skipped);
     }
     if (result->code != NARAD_OK) {
         return cli_fail("produce: %s", narad_code_name(result->code));
+    }
+    if (confirmed < result->read && !result->broken_input) {
+        return cli_fail("produce: %" PRIu64 " lines have no answer", result->read - confirmed);
     }
     return whole ? CLI_OK : CLI_FAILED;
 }
@@ -287,26 +307,33 @@ static int produce_lines(struct cli *cli, struct record_parts *parts)
 
 static int produce_run(struct cli *cli)
 {
-    static struct record_parts parts;
-    int result = parts_fill(cli, &parts);
+    const struct produce_flags *flags = cli->values;
 
-    if (result != CLI_OK) {
-        return result;
+    if (flags->batch < 1 || flags->batch > 1000) {
+        return cli_usage_error(cli, "--batch %u: must be 1 to 1000", flags->batch);
     }
-    if (flags.batch < 1 || flags.batch > 1000) {
-        return cli_usage_error(cli, "--batch %u: must be 1 to 1000", flags.batch);
+    struct record_parts *parts = nd_xcalloc(1, sizeof *parts);
+    parts->flags = flags;
+    int result = parts_fill(cli, parts);
+    if (result == CLI_OK) {
+        result = flags->lines ? produce_lines(cli, parts) : produce_one(cli, parts);
     }
-    return flags.lines ? produce_lines(cli, &parts) : produce_one(cli, &parts);
+    nd_free(parts);
+    return result;
 }
 
-static struct cli_option options[] = {
-    {"--key", 'k', CLI_TEXT, &flags.key, NULL, "K", "partition key (default: none, spread)"},
-    {"--partition", 0, CLI_U32, &flags.partition, &flags.has_partition, "P", "this partition"},
-    {"--header", 0, CLI_REPEAT, &flags.headers, NULL, "NAME=VALUE", "may be given many times"},
-    {"--lines", 0, CLI_FLAG, &flags.lines, NULL, NULL, "a message a line, pipelined"},
-    {"--batch", 0, CLI_U32, &flags.batch, NULL, "N",
+static const struct cli_option options[] = {
+    {"--key", 'k', CLI_TEXT, offsetof(struct produce_flags, key), CLI_UNMARKED, "K",
+     "partition key (default: none, spread)"},
+    {"--partition", 0, CLI_U32, offsetof(struct produce_flags, partition),
+     offsetof(struct produce_flags, has_partition), "P", "this partition"},
+    {"--header", 0, CLI_REPEAT, offsetof(struct produce_flags, headers), CLI_UNMARKED, "NAME=VALUE",
+     "may be given many times"},
+    {"--lines", 0, CLI_FLAG, offsetof(struct produce_flags, lines), CLI_UNMARKED, NULL,
+     "a message a line, pipelined"},
+    {"--batch", 0, CLI_U32, offsetof(struct produce_flags, batch), CLI_UNMARKED, "N",
      "with --lines: records stored all or none (default 1)"},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
 };
 
 const struct cli_command cmd_produce = {
@@ -322,4 +349,6 @@ const struct cli_command cmd_produce = {
     .args_min = 1,
     .args_max = 2,
     .options = options,
+    .values_size = sizeof(struct produce_flags),
+    .defaults = &produce_defaults,
     .run = produce_run};

@@ -13,8 +13,6 @@ struct topic_flags {
     const char *page_token;
 };
 
-static struct topic_flags flags; /* one command runs in a process */
-
 /* protobuf-c messages hold char *, but packing never writes to it. */
 static char *text(const char *constant)
 {
@@ -40,21 +38,22 @@ static void print_topic(const struct cli *cli, const Narad__V1__Topic *topic)
 
 static int create_run(struct cli *cli)
 {
+    const struct topic_flags *flags = cli->values;
     Narad__V1__CreateTopicRequest request;
     Narad__V1__CreateTopicResponse *response = NULL;
     struct narad_error error;
 
     narad__v1__create_topic_request__init(&request);
     request.name = text(cli->args[0]);
-    request.partitions = flags.partitions;
-    if (flags.has_retention) {
+    request.partitions = flags->partitions;
+    if (flags->has_retention) {
         request.retention_choice_case =
             NARAD__V1__CREATE_TOPIC_REQUEST__RETENTION_CHOICE_RETENTION_MS;
-        request.retention_ms = flags.retention_ms;
+        request.retention_ms = flags->retention_ms;
     }
-    request.visibility_timeout_ms = flags.visibility_ms;
-    request.max_in_flight_per_partition = flags.max_in_flight;
-    request.max_acked_ahead_per_partition = flags.max_acked_ahead;
+    request.visibility_timeout_ms = flags->visibility_ms;
+    request.max_in_flight_per_partition = flags->max_in_flight;
+    request.max_acked_ahead_per_partition = flags->max_acked_ahead;
     int code = narad_create_topic(cli->client, &request, &response, &error);
     if (code != NARAD_OK) {
         return cli_fail_code("create topic", code, error.text);
@@ -64,18 +63,18 @@ static int create_run(struct cli *cli)
     return CLI_OK;
 }
 
-static struct cli_option create_options[] = {
-    {"--partitions", 0, CLI_U32, &flags.partitions, NULL, "N",
+static const struct cli_option create_options[] = {
+    {"--partitions", 0, CLI_U32, offsetof(struct topic_flags, partitions), CLI_UNMARKED, "N",
      "3 to the server's maximum (default: the server's)"},
-    {"--retention-ms", 0, CLI_U64, &flags.retention_ms, &flags.has_retention, "MS",
-     "0: keep forever, else at least 3600000"},
-    {"--visibility-timeout-ms", 0, CLI_U64, &flags.visibility_ms, NULL, "MS",
-     "how long a delivery stays leased"},
-    {"--max-in-flight-per-partition", 0, CLI_U32, &flags.max_in_flight, NULL, "N",
-     "leased at a time"},
-    {"--max-acked-ahead-per-partition", 0, CLI_U32, &flags.max_acked_ahead, NULL, "N",
-     "acked above a hole before only the hole is served"},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
+    {"--retention-ms", 0, CLI_U64, offsetof(struct topic_flags, retention_ms),
+     offsetof(struct topic_flags, has_retention), "MS", "0: keep forever, else at least 3600000"},
+    {"--visibility-timeout-ms", 0, CLI_U64, offsetof(struct topic_flags, visibility_ms),
+     CLI_UNMARKED, "MS", "how long a delivery stays leased"},
+    {"--max-in-flight-per-partition", 0, CLI_U32, offsetof(struct topic_flags, max_in_flight),
+     CLI_UNMARKED, "N", "leased at a time"},
+    {"--max-acked-ahead-per-partition", 0, CLI_U32, offsetof(struct topic_flags, max_acked_ahead),
+     CLI_UNMARKED, "N", "acked above a hole before only the hole is served"},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
 };
 
 const struct cli_command cmd_topics_create = {.name = "topics create",
@@ -84,17 +83,19 @@ const struct cli_command cmd_topics_create = {.name = "topics create",
                                               .args_min = 1,
                                               .args_max = 1,
                                               .options = create_options,
+                                              .values_size = sizeof(struct topic_flags),
                                               .run = create_run};
 
 static int list_run(struct cli *cli)
 {
+    const struct topic_flags *flags = cli->values;
     Narad__V1__ListTopicsRequest request;
     Narad__V1__ListTopicsResponse *response = NULL;
     struct narad_error error;
 
     narad__v1__list_topics_request__init(&request);
-    request.limit = flags.limit;
-    request.page_token = text(flags.page_token != NULL ? flags.page_token : "");
+    request.limit = flags->limit;
+    request.page_token = text(flags->page_token != NULL ? flags->page_token : "");
     int code = narad_list_topics(cli->client, &request, &response, &error);
     if (code != NARAD_OK) {
         return cli_fail_code("list topics", code, error.text);
@@ -122,10 +123,12 @@ static int list_run(struct cli *cli)
     return CLI_OK;
 }
 
-static struct cli_option list_options[] = {
-    {"--limit", 0, CLI_U32, &flags.limit, NULL, "N", "topics a page (default 100, at most 1000)"},
-    {"--page-token", 0, CLI_TEXT, &flags.page_token, NULL, "T", "names above this one"},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
+static const struct cli_option list_options[] = {
+    {"--limit", 0, CLI_U32, offsetof(struct topic_flags, limit), CLI_UNMARKED, "N",
+     "topics a page (default 100, at most 1000)"},
+    {"--page-token", 0, CLI_TEXT, offsetof(struct topic_flags, page_token), CLI_UNMARKED, "T",
+     "names above this one"},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
 };
 
 const struct cli_command cmd_topics_list = {.name = "topics list",
@@ -134,6 +137,7 @@ const struct cli_command cmd_topics_list = {.name = "topics list",
                                             .args_min = 0,
                                             .args_max = 0,
                                             .options = list_options,
+                                            .values_size = sizeof(struct topic_flags),
                                             .run = list_run};
 
 static json_t *stats_json(const Narad__V1__PartitionStats *stats)
@@ -185,15 +189,16 @@ static void print_details(const struct cli *cli, const Narad__V1__GetTopicRespon
 
 static int get_run(struct cli *cli)
 {
+    const struct topic_flags *flags = cli->values;
     Narad__V1__GetTopicRequest request;
     Narad__V1__GetTopicResponse *response = NULL;
     struct narad_error error;
 
     narad__v1__get_topic_request__init(&request);
     request.name = text(cli->args[0]);
-    if (flags.has_partition) {
+    if (flags->has_partition) {
         request.partition_choice_case = NARAD__V1__GET_TOPIC_REQUEST__PARTITION_CHOICE_PARTITION;
-        request.partition = flags.partition;
+        request.partition = flags->partition;
     }
     int code = narad_get_topic(cli->client, &request, &response, &error);
     if (code != NARAD_OK) {
@@ -204,10 +209,10 @@ static int get_run(struct cli *cli)
     return CLI_OK;
 }
 
-static struct cli_option get_options[] = {
-    {"--partition", 0, CLI_U32, &flags.partition, &flags.has_partition, "P",
-     "only this one's statistics"},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
+static const struct cli_option get_options[] = {
+    {"--partition", 0, CLI_U32, offsetof(struct topic_flags, partition),
+     offsetof(struct topic_flags, has_partition), "P", "only this one's statistics"},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
 };
 
 const struct cli_command cmd_topics_get = {.name = "topics get",
@@ -216,31 +221,33 @@ const struct cli_command cmd_topics_get = {.name = "topics get",
                                            .args_min = 1,
                                            .args_max = 1,
                                            .options = get_options,
+                                           .values_size = sizeof(struct topic_flags),
                                            .run = get_run};
 
 static int alter_run(struct cli *cli)
 {
+    const struct topic_flags *flags = cli->values;
     Narad__V1__AlterTopicRequest request;
     Narad__V1__AlterTopicResponse *response = NULL;
     struct narad_error error;
 
     narad__v1__alter_topic_request__init(&request);
     request.name = text(cli->args[0]);
-    request.partitions = flags.partitions;
-    if (flags.has_retention) {
+    request.partitions = flags->partitions;
+    if (flags->has_retention) {
         request.retention_choice_case =
             NARAD__V1__ALTER_TOPIC_REQUEST__RETENTION_CHOICE_RETENTION_MS;
-        request.retention_ms = flags.retention_ms;
+        request.retention_ms = flags->retention_ms;
     }
-    if (flags.has_max_in_flight) {
+    if (flags->has_max_in_flight) {
         request.max_in_flight_choice_case =
             NARAD__V1__ALTER_TOPIC_REQUEST__MAX_IN_FLIGHT_CHOICE_MAX_IN_FLIGHT_PER_PARTITION;
-        request.max_in_flight_per_partition = flags.max_in_flight;
+        request.max_in_flight_per_partition = flags->max_in_flight;
     }
-    if (flags.has_max_acked_ahead) {
+    if (flags->has_max_acked_ahead) {
         request.max_acked_ahead_choice_case =
             NARAD__V1__ALTER_TOPIC_REQUEST__MAX_ACKED_AHEAD_CHOICE_MAX_ACKED_AHEAD_PER_PARTITION;
-        request.max_acked_ahead_per_partition = flags.max_acked_ahead;
+        request.max_acked_ahead_per_partition = flags->max_acked_ahead;
     }
     int code = narad_alter_topic(cli->client, &request, &response, &error);
     if (code != NARAD_OK) {
@@ -251,15 +258,16 @@ static int alter_run(struct cli *cli)
     return CLI_OK;
 }
 
-static struct cli_option alter_options[] = {
-    {"--partitions", 0, CLI_U32, &flags.partitions, NULL, "N", "a greater count; keys map anew"},
-    {"--retention-ms", 0, CLI_U64, &flags.retention_ms, &flags.has_retention, "MS",
-     "0: keep forever, else at least 3600000"},
-    {"--max-in-flight-per-partition", 0, CLI_U32, &flags.max_in_flight, &flags.has_max_in_flight,
-     "N", "0: the server's default"},
-    {"--max-acked-ahead-per-partition", 0, CLI_U32, &flags.max_acked_ahead,
-     &flags.has_max_acked_ahead, "N", "0: the server's default"},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL, NULL},
+static const struct cli_option alter_options[] = {
+    {"--partitions", 0, CLI_U32, offsetof(struct topic_flags, partitions), CLI_UNMARKED, "N",
+     "a greater count; keys map anew"},
+    {"--retention-ms", 0, CLI_U64, offsetof(struct topic_flags, retention_ms),
+     offsetof(struct topic_flags, has_retention), "MS", "0: keep forever, else at least 3600000"},
+    {"--max-in-flight-per-partition", 0, CLI_U32, offsetof(struct topic_flags, max_in_flight),
+     offsetof(struct topic_flags, has_max_in_flight), "N", "0: the server's default"},
+    {"--max-acked-ahead-per-partition", 0, CLI_U32, offsetof(struct topic_flags, max_acked_ahead),
+     offsetof(struct topic_flags, has_max_acked_ahead), "N", "0: the server's default"},
+    {NULL, 0, CLI_FLAG, 0, CLI_UNMARKED, NULL, NULL},
 };
 
 const struct cli_command cmd_topics_alter = {.name = "topics alter",
@@ -268,6 +276,7 @@ const struct cli_command cmd_topics_alter = {.name = "topics alter",
                                              .args_min = 1,
                                              .args_max = 1,
                                              .options = alter_options,
+                                             .values_size = sizeof(struct topic_flags),
                                              .run = alter_run};
 
 static int delete_run(struct cli *cli)

@@ -75,21 +75,48 @@ static void bytes_set(json_t *json, const char *name, const char *encoding_name,
     nd_free(encoded);
 }
 
-/* A payload that is JSON stands as JSON, text as a string, anything else as base64 (REST API 3.4).
- */
-static void payload_set(json_t *json, ProtobufCBinaryData payload)
+/* One JSON value by rest-api.md 3.4, that is, UTF-8 too? */
+static bool is_json(ProtobufCBinaryData bytes)
 {
-    json_t *value =
-        json_loadb((const char *)payload.data, payload.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *value = json_loadb((const char *)bytes.data, bytes.len,
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
 
-    if (value != NULL) {
-        json_object_set_new(json, "payload", value);
-    } else {
-        bytes_set(json, "payload", "payload_encoding", payload);
+    json_decref(value);
+    return value != NULL;
+}
+
+/* JSON as it was produced, number spelling included, but for white space between its tokens: what
+ * is printed may have to stay on one line. */
+static void print_json_text(ProtobufCBinaryData bytes)
+{
+    bool inside = false, escaped = false;
+
+    for (size_t i = 0; i < bytes.len; i++) {
+        uint8_t c = bytes.data[i];
+        if (inside || (c != ' ' && c != '\t' && c != '\n' && c != '\r')) {
+            putchar(c);
+        }
+        if (c == '"' && !escaped) {
+            inside = !inside;
+        }
+        escaped = inside && c == '\\' && !escaped;
     }
 }
 
-json_t *cli_message_json(const char *topic, const Narad__V1__Message *message)
+static json_t *headers_json(const Narad__V1__Message *message)
+{
+    json_t *headers = json_array();
+
+    for (size_t i = 0; i < message->n_headers; i++) {
+        json_t *header = json_object();
+        json_object_set_new(header, "name", json_string(message->headers[i]->name));
+        bytes_set(header, "value", "value_encoding", message->headers[i]->value);
+        json_array_append_new(headers, header);
+    }
+    return headers;
+}
+
+static json_t *message_json(const char *topic, const Narad__V1__Message *message, bool raw_payload)
 {
     json_t *json = json_object();
 
@@ -99,21 +126,42 @@ json_t *cli_message_json(const char *topic, const Narad__V1__Message *message)
     if (message->key.len > 0) {
         bytes_set(json, "key", "key_encoding", message->key);
     }
-    payload_set(json, message->payload);
+    if (raw_payload) {
+        json_object_set_new(json, "payload", json_null()); /* keeps its place */
+    } else {
+        bytes_set(json, "payload", "payload_encoding", message->payload);
+    }
     json_object_set_new(json, "timestamp", json_integer(message->timestamp_ms / 1000));
     if (message->receipt_handle[0] != '\0') {
         json_object_set_new(json, "receipt_handle", json_string(message->receipt_handle));
         json_object_set_new(json, "delivery_attempt", json_integer(message->delivery_attempt));
     }
     if (message->n_headers > 0) {
-        json_t *headers = json_object();
-        for (size_t i = 0; i < message->n_headers; i++) {
-            bytes_set(headers, message->headers[i]->name, message->headers[i]->name,
-                      message->headers[i]->value);
-        }
-        json_object_set_new(json, "headers", headers);
+        json_object_set_new(json, "headers", headers_json(message));
     }
     return json;
+}
+
+void cli_print_message_json(const char *topic, const Narad__V1__Message *message, bool compact)
+{
+    bool raw_payload = is_json(message->payload);
+    json_t *json = message_json(topic, message, raw_payload);
+    const char *between = "{";
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(json, name, value)
+    {
+        printf(compact ? "%s\"%s\":" : "%s\n  \"%s\": ", between, name);
+        if (raw_payload && strcmp(name, "payload") == 0) {
+            print_json_text(message->payload);
+        } else {
+            json_dumpf(value, stdout, JSON_ENCODE_ANY | JSON_COMPACT);
+        }
+        between = ",";
+    }
+    fputs(compact ? "}\n" : "\n}\n", stdout);
+    json_decref(json);
 }
 
 static bool printable(ProtobufCBinaryData bytes)
