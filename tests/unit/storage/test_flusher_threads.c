@@ -23,6 +23,7 @@ struct world {
     struct nd_wal *wal;
     struct nd_flusher *flusher;
     struct nd_inbox inbox;
+    struct nd_wal_stager stager; /* the shard's: it needs every entry replayed */
     struct partition partitions[PARTITIONS];
     uint32_t under_way;
     /* what a reader thread may look at */
@@ -71,6 +72,25 @@ static void wal_start(struct world *world)
     }
 }
 
+static void log_failed(struct nd_msg *msg, void *owner)
+{
+    (void)msg;
+    ((struct world *)owner)->partitions[0].wrong += 1;
+}
+
+/* As a shard whose positions were never restated: whatever the rounds, all CHECKPOINTs are
+ * replayed. */
+static void stager_start(struct world *world)
+{
+    struct nd_wal_stats stats;
+
+    nd_wal_stats(world->wal, &stats);
+    world->stager.inbox = &world->inbox;
+    world->stager.failed.run = log_failed;
+    nd_wal_stager_add(world->wal, &world->stager);
+    nd_wal_stager_needs(world->wal, &world->stager, stats.sequence_next);
+}
+
 static void world_start(struct world *world)
 {
     const struct nd_env *env = nd_env_posix();
@@ -85,6 +105,7 @@ static void world_start(struct world *world)
     options.wal = world->wal;
     assert_int_equal(nd_flusher_new(&world->flusher, &options, NULL), ND_OK);
     nd_inbox_init(&world->inbox);
+    stager_start(world);
     assert_true(nd_wal_thread_start(world->wal));
     assert_true(nd_flusher_thread_start(world->flusher));
 }
@@ -161,6 +182,7 @@ static void world_stop(struct world *world)
         nd_plog_unref(world->partitions[i].plog);
     }
     nd_flusher_free(world->flusher);
+    nd_wal_stager_remove(world->wal, &world->stager);
     nd_wal_close(world->wal);
     nd_inbox_release(&world->inbox);
     nd_layout_close(&world->layout);
@@ -216,6 +238,7 @@ static void flusher_thread_stop__waits_for_the_jobs_under_way(void **state)
         nd_plog_unref(world->partitions[i].plog);
     }
     nd_flusher_free(world->flusher);
+    nd_wal_stager_remove(world->wal, &world->stager);
     nd_wal_close(world->wal);
     wal_start(world); /* replays the CHECKPOINT */
     for (uint32_t i = 0; i < PARTITIONS; i++) {
