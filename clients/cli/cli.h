@@ -80,7 +80,8 @@ void cli_print_json(json_t *json, bool compact);
 json_t *cli_topic_json(const Narad__V1__Topic *topic);
 /* A message as an object of the REST API (3.3, 3.4), printed; `compact`: on one line. */
 void cli_print_message_json(const char *topic, const Narad__V1__Message *message, bool compact);
-/* "[p0 @12] key=k 2026-01-02T03:04:05Z payload"; bytes that are not text as hex. */
+/* "[p0 @12] key=k 2026-01-02T03:04:05Z payload"; bytes that are not text as hex, one line
+ * end after the payload left out. */
 void cli_print_message(const Narad__V1__Message *message);
 /* A whole file ("-": standard input) of at most size_max bytes into nd_malloc'ed memory; false:
  * told. */

@@ -202,7 +202,11 @@ void cli_print_message(const Narad__V1__Message *message)
         print_bytes(message->key);
     }
     printf(" %s ", when);
-    print_bytes(message->payload);
+    ProtobufCBinaryData payload = message->payload;
+    if (payload.len > 1 && payload.data[payload.len - 1] == '\n') {
+        payload.len -= 1; /* `echo text | narad produce`: it is text; --raw shows every byte */
+    }
+    print_bytes(payload);
     putchar('\n');
 }
 
