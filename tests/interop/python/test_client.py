@@ -11,8 +11,7 @@ try:
     import stubs
     stubs.generate()
 except ImportError as error:
-    print(f"skipped: {error} (Debian: python3-grpcio, python3-grpc-tools)")
-    sys.exit(77)
+    sys.exit(f"{error}: install python3-grpcio and python3-grpc-tools (.ci/packages.sh test)")
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from health.v1 import health_pb2, health_pb2_grpc
