@@ -10,8 +10,8 @@ enum {
     HELD_MAX = 128,
     BATCH_MAX = 4,
     PAYLOAD_MIN = 20,
-    PAYLOAD_SPAN = 3000,
-    DRAIN_MAX = 100,
+    PAYLOAD_SPAN = 8000,
+    DRAIN_MAX = 10000,
 };
 
 /* One request under way. */
@@ -39,7 +39,8 @@ struct workload {
     uint32_t requests_count;
     struct held held[HELD_MAX];
     uint32_t held_count;
-    uint32_t churn; /* the topic that is deleted and made again */
+    uint32_t churn;          /* the topic that is deleted and made again */
+    uint64_t latch_patience; /* operations until the latch, about */
     uint64_t random;
     bool faults; /* calls fail: a start in the middle of the run may be refused */
 };
@@ -64,6 +65,8 @@ struct workload *workload_new(uint64_t seed)
     workload->node.options.flush_age_ms = 3000;
     workload->node.options.cache_bytes = 16 << 10;
     workload->node.options.wal_keep_bytes = 0; /* partitions are restated whenever a file ends */
+    workload->node.options.hold_latch = true;
+    workload->latch_patience = seed % 2 == 0 ? 8 : 80;
     node_topic(&workload->node, "orders", PARTITIONS);
     node_topic(&workload->node, "mail", 1);
     workload->churn = node_topic(&workload->node, "churn", 1);
@@ -229,9 +232,10 @@ static void run_partly(struct workload *workload)
     uint64_t next_ns;
 
     for (uint64_t i = 1 + draw(workload, 6); i > 0; i--) {
-        switch (draw(workload, 3)) {
+        switch (draw(workload, 4)) {
         case 0: (void)nd_broker_step(node->broker, 0, &next_ns); break;
         case 1: (void)nd_wal_step(node->wal); break;
+        case 2: sim_env_advance_ms(workload->sim, 110); break; /* housekeeping is due again */
         default: (void)nd_flusher_step(node->flusher); break;
         }
     }
@@ -341,6 +345,7 @@ static void op_restart(struct workload *workload)
     answers_take(workload);
     workload->held_count = 0;
     workload->node.options.hold_latch = draw(workload, 2) == 0;
+    workload->latch_patience = draw(workload, 2) == 0 ? 8 : 80;
     if (!over(workload)) {
         (void)workload_reopen(workload); /* not sim_env_restart(): it would disarm the cut */
     }
@@ -374,7 +379,7 @@ static void op_any(struct workload *workload)
 {
     uint64_t kind = draw(workload, 100);
 
-    if (draw(workload, 8) == 0) {
+    if (draw(workload, workload->latch_patience) == 0) {
         latch(workload);
     }
     if (kind < 2) {
@@ -389,14 +394,14 @@ static void op_any(struct workload *workload)
         op_settle(workload, ND_SETTLE_NACK, 1);
     } else if (kind < 82) {
         op_settle(workload, ND_SETTLE_EXTEND, 2);
-    } else if (kind < 86) {
+    } else if (kind < 84) {
         run(workload);
-    } else if (kind < 95) {
+    } else if (kind < 94) {
         run_partly(workload);
-    } else if (kind < 98) {
+    } else if (kind < 96) {
         node_advance(&workload->node, 200 + draw(workload, 2000));
         answers_take(workload);
-    } else if (kind < 99) {
+    } else if (kind < 97) {
         node_advance(&workload->node, NODE_LEASE_MS);
         answers_take(workload);
         workload->held_count = 0;
