@@ -300,7 +300,7 @@ static const struct cli_option common_options[] = {
     {"--server", 's', CLI_TEXT, offsetof(struct common, server), CLI_UNMARKED,
      "HOST:PORT|unix:PATH", "the node (NARAD_SERVER; default 127.0.0.1:7941)"},
     {"--timeout", 0, CLI_DURATION, offsetof(struct common, timeout_ms), CLI_UNMARKED, "D",
-     "of one call (default 30s)"},
+     "of one call (default 40s)"},
     {"--json", 0, CLI_FLAG, offsetof(struct common, json), CLI_UNMARKED, NULL,
      "machine-readable output"},
     {"--help", 'h', CLI_FLAG, offsetof(struct common, help), CLI_UNMARKED, NULL, "this text"},
@@ -360,7 +360,7 @@ static bool asks_for_help(char **words)
 
 int nd_cli_main(int argc, char **argv)
 {
-    struct common common = {.timeout_ms = 30000};
+    struct common common = {.timeout_ms = 40000};
     struct cli cli = {0};
     size_t words = 0;
 

@@ -119,6 +119,10 @@ static int consume_run(struct cli *cli)
     if (flags->has_offset) {
         return replay_one(cli);
     }
+    if (flags->wait_ms >= cli->timeout_ms) {
+        return cli_usage_error(cli, "--wait must be below --timeout (%" PRIu64 " ms)",
+                               cli->timeout_ms);
+    }
     narad__v1__consume_request__init(&request);
     request.topic = (char *)(uintptr_t)cli->args[0];
     request.max_messages = flags->max;

@@ -63,7 +63,7 @@ static char *base64(ProtobufCBinaryData bytes)
 static void bytes_set(json_t *json, const char *name, const char *encoding_name,
                       ProtobufCBinaryData bytes)
 {
-    json_t *text = json_stringn((const char *)bytes.data, bytes.len);
+    json_t *text = json_stringn(bytes.len > 0 ? (const char *)bytes.data : "", bytes.len);
 
     if (text != NULL) {
         json_object_set_new(json, name, text);

@@ -1,0 +1,140 @@
+#!/usr/bin/python3
+"""Help, versions, servers, exit codes: what holds for every command."""
+
+import socket
+import subprocess
+import time
+import unittest
+
+from command import NARAD, Case, Node, environment, narad
+
+COMMANDS = [("topics", "create"), ("topics", "list"), ("topics", "get"), ("topics", "alter"),
+            ("topics", "delete"), ("produce",), ("consume",), ("ack",), ("sub",), ("replay",), ("bench",),
+            ("metrics",)]
+ASKING = [("topics", "list"), ("topics", "create", "t"), ("topics", "get", "t"),
+          ("topics", "alter", "t", "--partitions", "4"), ("topics", "delete", "t"), ("produce", "t"),
+          ("produce", "t", "--lines"), ("consume", "t"), ("consume", "t", "--partition", "0", "--offset", "0"),
+          ("ack", "t", "--handle", "0:0:1"), ("sub", "t"), ("replay", "t", "--partition", "0"), ("metrics",),
+          ("bench", "produce-unary", "--seconds", "1"), ("bench", "rpc-unary", "--seconds", "1"),
+          ("bench", "rpc-stream", "--seconds", "1")]
+
+
+class Words(unittest.TestCase):
+    def test_every_command_explains_itself(self):
+        listed = narad("help").out
+        for words in COMMANDS:
+            for asked in (narad(*words, "--help"), narad(*words, "-h"), narad("client", *words, "--help")):
+                self.assertEqual((asked.status, asked.err), (0, ""), words)
+                self.assertTrue(asked.out.startswith("Usage: narad " + " ".join(words)), asked)
+                self.assertIn("--server HOST:PORT|unix:PATH", asked.out)
+                self.assertIn("Exit status: 0 done", asked.out)
+            self.assertIn("\n  " + " ".join(words), listed)
+        for arguments in (("topics",), ("topics", "--help"), ("client",), ("client", "help"), ("help",), ()):
+            asked = narad(*arguments)
+            self.assertEqual((asked.status, asked.err), (0, ""), arguments)
+            self.assertIn("topics create NAME", asked.out)
+        self.assertIn("NARAD_GRPC_ADDR", narad("serve", "--help").out)
+
+    def test_unknown_words_are_told(self):
+        for arguments, status, text in (
+                (("nonsense",), 1, 'unknown command "nonsense"'),
+                (("client", "nonsense"), 2, 'unknown command "nonsense"'),
+                (("topics", "nonsense"), 2, 'unknown command "topics nonsense"'),
+                (("consume", "t", "--nonsense"), 2, "unknown option --nonsense; see `narad consume --help`"),
+                (("consume", "t", "-x"), 2, "unknown option -x"),
+                (("consume", "t", "--max"), 2, "--max needs a value"),
+                (("consume", "t", "--raw=yes"), 2, "--raw takes no value"),
+                (("consume", "t", "--max="), 2, "must be a whole number"),
+                (("consume", "t", "u"), 2, 'unexpected argument "u"'),
+                (("consume", "t", "--timeout", "0s"), 2, "--timeout must be above 0"),
+                (("consume",), 2, "missing argument: TOPIC"),
+                (("bench", "nonsense"), 2, 'unknown mode "nonsense"')):
+            result = narad(*arguments)
+            self.assertEqual(result.status, status, result)
+            self.assertTrue(result.err.startswith("narad: "), result)
+            self.assertIn(text, result.err)
+            self.assertEqual(result.out, "")
+
+    def test_version(self):
+        first = narad("version")
+        self.assertEqual(first.status, 0)
+        self.assertRegex(first.out, r"^narad \S.*\n$")
+        for words in (("--version",), ("client", "version")):
+            self.assertEqual(narad(*words).out, first.out)
+
+    def test_no_node_is_told_soon(self):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets it
+            address = "127.0.0.1:%d" % held.getsockname()[1]
+            for arguments in ASKING:
+                start = time.monotonic()
+                result = narad(*arguments, "--server", address, stdin=b"x\n")
+                self.assertEqual(result.status, 1, result)
+                self.assertRegex(result.err, r"(?m)^narad: .*UNAVAILABLE: .*onnect|^narad: .*onnect")
+                self.assertIn(address, result.err)
+                self.assertEqual(result.out, "", arguments)
+                self.assertLess(time.monotonic() - start, 20, arguments)
+        self.assertEqual(narad("topics", "list", "--server", "unix:/nowhere/narad.sock").status, 1)
+
+
+class Servers(Case):
+    def test_client_is_the_same_program(self):
+        self.run_ok("client", "topics", "create", "same")
+        self.run_ok("client", "produce", "same", stdin=b"x")
+        self.assertEqual(self.run_ok("client", "consume", "same", "--raw", "--ack").out, "x\n")
+        self.assertEqual(self.run_ok("client", "topics", "get", "same", "--json").json(),
+                         self.run_ok("topics", "get", "same", "--json").json())
+
+    def test_the_server_comes_from_the_environment(self):
+        env = {"NARAD_SERVER": self.node.address}
+        self.assertEqual(narad("topics", "list", env=env).status, 0)
+        self.assertEqual(narad("topics", "list", "-s", self.node.address,
+                               env={"NARAD_SERVER": "unix:/nowhere"}).status, 0)
+        self.assertEqual(narad("topics", "list", env={"NARAD_SERVER": "unix:/nowhere"}).status, 1)
+
+    def test_the_unix_socket(self):
+        path = "unix:" + self.node.path("data/narad.sock")
+        self.assertEqual(narad("topics", "create", "sock", "--server", path).status, 0)
+        self.assertEqual(narad("produce", "sock", "--server", path, stdin=b"x").status, 0)
+        self.assertEqual(narad("sub", "sock", "--count", "1", "--raw", env={"NARAD_SERVER": path}).out, "x\n")
+
+    def test_options_may_stand_anywhere_after_the_command(self):
+        self.run_ok("topics", "create", "--partitions", "4", "any")
+        self.run_ok("topics", "get", "any", "--json")
+        result = narad("topics", "get", "--server", self.node.address, "--", "--any")
+        self.assertEqual(result.status, 1)
+        self.assertIn('topic not found: "--any"', result.err)
+
+    def test_metrics_are_text_of_prometheus(self):
+        self.run_ok("topics", "create", "measured")
+        out = self.run_ok("metrics").out
+        self.assertIn("\nnarad_topics_total ", out)
+        self.assertRegex(out, r"(?m)^# TYPE narad_\w+ (counter|gauge|histogram)$")
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        self.run_ok("topics", "create", "full")
+        self.run_ok("produce", "full", "--partition", "0", stdin=b"x")
+        for arguments in (("topics", "list"), ("topics", "get", "full", "--json"), ("metrics",),
+                          ("topics", "alter", "full", "--retention-ms", "3600000"), ("consume", "full"),
+                          ("replay", "full", "--partition", "0"), ("produce", "full", "--json")):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([NARAD, *arguments, "--server", self.node.address], input=b"x",
+                                      stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60,
+                                      check=False)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn(b"narad: standard output: No space left on device\n", done.stderr, arguments)
+
+
+class Locked(unittest.TestCase):
+    def test_the_bench_methods_are_only_there_with_dev(self):
+        node = Node(dev=False, NARAD_SECURITY_ENABLED="false")
+        self.addCleanup(node.stop)
+        for mode in ("rpc-unary", "rpc-stream", "rpc-batch"):
+            result = narad("bench", mode, "--seconds", "1", "--server", node.address)
+            self.assertEqual((result.status, result.out), (1, ""), result)
+            self.assertEqual(result.err, f"narad: {mode}: the node does not offer it; was it started with "
+                             "--dev?\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
