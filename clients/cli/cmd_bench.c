@@ -35,7 +35,7 @@ struct bench_flags {
     bool has_payload;
 };
 
-static const struct bench_flags bench_defaults = {.topic = "bench", .payload = 256, .seconds = 5};
+static const struct bench_flags bench_defaults = {.payload = 256, .seconds = 5};
 
 /* 32 buckets for each power of two. */
 static uint32_t bucket_of(uint64_t ns)
@@ -148,6 +148,10 @@ static int report(const struct bench *bench)
     if (bench->refused) {
         return cli_fail("%s: the node does not offer it; was it started with --dev?", bench->mode);
     }
+    if (bench->messages == 0 && bench->errors == 0) {
+        return cli_fail("%s: nothing was measured in %.1f s; has topic %s a backlog?", bench->mode,
+                        seconds, bench->topic);
+    }
     if (bench->cli->json) {
         cli_print_json(json_pack("{s:s, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:I}", "mode",
                                  bench->mode, "in_flight", (int)bench->in_flight, "batch",
@@ -210,7 +214,9 @@ static int bench_run(struct cli *cli)
     struct bench *bench = nd_xcalloc(1, sizeof *bench);
     bench->cli = cli;
     bench->mode = mode->name;
-    bench->topic = flags->topic;
+    /* A backlog would stand before the lone message. */
+    const char *topic = mode->run == bench_latency ? "bench-latency" : "bench";
+    bench->topic = flags->topic != NULL ? flags->topic : topic;
     bench->dir = flags->dir;
     bench->in_flight = in_flight;
     bench->batch = batch;
@@ -230,7 +236,7 @@ static int bench_run(struct cli *cli)
 
 static const struct cli_option options[] = {
     {"--topic", 0, CLI_TEXT, offsetof(struct bench_flags, topic), CLI_UNMARKED, "T",
-     "made when missing (default bench)"},
+     "made when missing (default bench; latency: bench-latency)"},
     {"--payload", 0, CLI_U32, offsetof(struct bench_flags, payload),
      offsetof(struct bench_flags, has_payload), "BYTES",
      "of a message (default 256; disk: of a write, 4096)"},
