@@ -48,7 +48,7 @@ struct nd_node {
     struct nd_metastore *metastore;
     struct nd_recovery recovery;
     struct nd_wal *wal;
-    bool wal_running, flusher_running, broker_running;
+    bool wal_running, flusher_running, broker_running, ready;
     struct nd_commit_clock *clock;
     struct nd_flusher *flusher;
     struct nd_broker *broker;
@@ -312,6 +312,9 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
         err = nd_layout_open(&n->layout, n->env, n->settings->storage_data_dir, msg);
         n->locked = err == ND_OK;
     }
+    if (err == ND_OK && n->options.launch->ready_file != NULL) {
+        (void)unlink(n->options.launch->ready_file); /* of an earlier run */
+    }
     if (err == ND_OK) {
         err = start_metastore(n, msg);
     }
@@ -381,6 +384,7 @@ static enum nd_err write_ready_file(struct nd_node *n, struct nd_errmsg *msg)
 
 enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg)
 {
+    node->ready = true;
     nd_broker_set_caught_up(node->broker);
     nd_rpc_server_set_serving(node->rpc, true);
     nd_log(node->options.log, ND_LOG_INFO, "serve", "ready", "node_id=%s topics=%llu",
@@ -393,6 +397,9 @@ enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg)
 
 static void stop_calls(struct nd_node *n)
 {
+    if (n->ready && n->options.launch->ready_file != NULL) {
+        (void)unlink(n->options.launch->ready_file);
+    }
     if (n->rpc_running) {
         nd_rpc_server_set_serving(n->rpc, false);
         nd_handlers_stop(n->handlers, STOP_CHANGES_WAIT_MS);

@@ -97,6 +97,42 @@ class Refusals(unittest.TestCase):
                 file.write(good)
             node.start()
 
+    def test_a_damaged_log_is_refused_by_name_until_it_is_repaired(self):  # W4
+        with Node() as node:
+            node.create("w")
+            for i in range(50):
+                node.produce("w", b"%d" % i, partition=0)
+            node.channel.close()
+            node.channel = None
+            node.kill()
+            folder = node.path("data") + "/wal"
+            newest = max((n for n in os.listdir(folder) if n.endswith(".wal")),
+                         key=lambda n: os.stat(os.path.join(folder, n)).st_mtime_ns)
+            with open(os.path.join(folder, newest), "r+b") as file:
+                file.seek(8 * 4096 + 60)
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ 1]))
+            again = ("serve", "--dev", "--grpc-addr", "127.0.0.1:0", "--data-dir", node.path("data"))
+
+            self.expect(run(*again), newest, "offset")
+            self.expect(run(*again), newest, "offset")  # nothing was changed by the refusal
+            repaired = run("wal-repair", node.path("data"))
+
+            self.assertEqual(repaired.returncode, 0, repaired.stdout + repaired.stderr)
+            self.assertIn(newest, repaired.stdout)
+            node.start()
+            left = {m.payload for m in node.take_all("w")}
+            self.assertGreaterEqual(len(left), 5)
+            self.assertLessEqual(left, {b"%d" % i for i in range(50)})
+            node.produce("w", b"after", partition=0)
+            self.assertEqual([m.payload for m in node.take_all("w")], [b"after"])
+            self.expect_busy(run("wal-repair", node.path("data")))
+
+    def expect_busy(self, result):
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("narad wal-repair: ", result.stderr)
+
     def test_a_temporary_directory_is_removed_at_a_clean_stop(self):
         scratch = self.directory.name
         ready = os.path.join(scratch, "ready.json")
@@ -114,6 +150,7 @@ class Refusals(unittest.TestCase):
             output = process.stdout.read()
             self.assertEqual(process.wait(timeout=PATIENCE), 0, output)
             self.assertEqual([n for n in os.listdir(scratch) if n.startswith("narad-dev-")], [])
+            self.assertFalse(os.path.exists(ready))
         finally:
             process.kill()
             process.stdout.close()
