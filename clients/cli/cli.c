@@ -312,6 +312,18 @@ bool cli_output_flush(void)
     return fflush(stdout) == 0 && !ferror(stdout);
 }
 
+int cli_node_ask(const struct cli *cli, const char *doing)
+{
+    Narad__V1__VersionRequest request;
+    Narad__V1__VersionResponse *response = NULL;
+    struct narad_error error;
+
+    narad__v1__version_request__init(&request);
+    int code = narad_version(cli->client, &request, &response, &error);
+    narad_response_free(response);
+    return code == NARAD_OK ? CLI_OK : cli_fail_code(doing, code, error.text);
+}
+
 static int command_run(struct cli *cli, const struct cli_command *command,
                        const struct common *common)
 {

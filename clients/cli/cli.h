@@ -99,6 +99,8 @@ void cli_progress_end(struct cli_progress *progress);
 /* How long a command looks for a node before it says that none answers. */
 enum { CLI_CONNECT_MS = 1000 };
 
+/* Does a node answer? For commands whose own calls would wait for one; tells when not. */
+int cli_node_ask(const struct cli *cli, const char *doing);
 /* Did all that was printed so far get out? Ask before a message is acked. */
 bool cli_output_flush(void);
 uint64_t cli_now_ns(void);

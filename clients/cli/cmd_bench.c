@@ -173,6 +173,9 @@ static int bench_run_mode(struct bench *bench, const struct mode *mode)
     struct nd_errmsg msg = {""};
     struct nd_rpc_channel_options options = {.target = narad_client_server(bench->cli->client)};
 
+    if (mode->run != bench_disk && cli_node_ask(bench->cli, mode->name) != CLI_OK) {
+        return CLI_FAILED;
+    }
     if (mode->needs_topic && topic_make(bench) != CLI_OK) {
         return CLI_FAILED;
     }

@@ -208,20 +208,6 @@ static int session_run(struct session *session, struct narad_client *client)
     return session_report(session, took);
 }
 
-/* Is a node there at all? Asked first, so that a wrong address is told at once although a running
- * subscription waits for its node to come back. */
-static int node_ask(struct cli *cli)
-{
-    Narad__V1__VersionRequest request;
-    Narad__V1__VersionResponse *response = NULL;
-    struct narad_error error;
-
-    narad__v1__version_request__init(&request);
-    int code = narad_version(cli->client, &request, &response, &error);
-    narad_response_free(response);
-    return code == NARAD_OK ? CLI_OK : cli_fail_code("sub", code, error.text);
-}
-
 static int sub_run(struct cli *cli)
 {
     const struct sub_flags *flags = cli->values;
@@ -233,7 +219,8 @@ static int sub_run(struct cli *cli)
         .connect_timeout_ms = (uint32_t)ND_MIN(flags->reconnect_ms, UINT32_MAX - 1),
     };
 
-    int result = node_ask(cli);
+    /* A running subscription waits for its node to come back; a wrong address is told at once. */
+    int result = cli_node_ask(cli, "sub");
     if (result != CLI_OK) {
         return result;
     }

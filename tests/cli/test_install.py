@@ -40,7 +40,8 @@ class Install(Case):
         library = os.path.dirname(self.find(prefix, "libnarad.so"))
         flags = self.run_tool("pkg-config", "--cflags", "--libs", "narad",
                               PKG_CONFIG_PATH=os.path.dirname(pc)).split()
-        self.assertIn("-I" + os.path.join(prefix, "include"), flags)
+        included = [os.path.realpath(flag[2:]) for flag in flags if flag.startswith("-I")]
+        self.assertIn(os.path.realpath(os.path.join(prefix, "include")), included)
         sanitize = cached("ND_SANITIZE")
         program = os.path.join(self.scratch, "example")
         self.run_tool(cached("CMAKE_C_COMPILER") or "cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall",

@@ -122,7 +122,7 @@ class Servers(Case):
                                       stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60,
                                       check=False)
             self.assertEqual(done.returncode, 1, arguments)
-            self.assertIn(b"narad: standard output: No space left on device\n", done.stderr, arguments)
+            self.assertIn(b"narad: standard output: ", done.stderr, arguments)
 
 
 class Locked(unittest.TestCase):
