@@ -13,6 +13,13 @@ struct nd_restate_unit {
     struct nd_partition *partitions[UNIT_PARTITIONS];
 };
 
+/* To be looked at again at the next housekeeping; perhaps it waits for that already. */
+static void stick(struct nd_partition *partition)
+{
+    nd_list_remove(&partition->stuck);
+    nd_list_append(&partition->topic->shard->stuck, &partition->stuck);
+}
+
 static void restated(struct nd_restate_unit *unit, enum nd_err result)
 {
     for (uint32_t i = 0; i < unit->count; i++) {
@@ -26,7 +33,7 @@ static void restated(struct nd_restate_unit *unit, enum nd_err result)
         if (result == ND_OK) {
             nd_restate_unlift(partition);
         } else if (partition->lifting) {
-            nd_list_append(&partition->topic->shard->stuck, &partition->stuck);
+            stick(partition);
         }
         nd_topic_state_unbusy(partition->topic);
     }
@@ -101,9 +108,7 @@ void nd_restate_unlift(struct nd_partition *partition)
 
 static void lift_one(struct nd_partition *partition, uint64_t below)
 {
-    struct nd_shard *shard = partition->topic->shard;
-
-    nd_heap_remove(&shard->pins, &partition->pin);
+    nd_heap_remove(&partition->topic->shard->pins, &partition->pin);
     partition->lifting = true;
     nd_partition_update_pin(partition);
     if (partition->flush != NULL || partition->restating) {
@@ -115,7 +120,7 @@ static void lift_one(struct nd_partition *partition, uint64_t below)
     if (partition->position_from < below && nd_restate_add(partition)) {
         return;
     }
-    nd_list_append(&shard->stuck, &partition->stuck);
+    stick(partition);
 }
 
 void nd_restate_lift(struct nd_shard *shard)

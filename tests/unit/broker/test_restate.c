@@ -113,6 +113,32 @@ static void position__that_failed_leaves_the_pin_where_it_was(void **state)
     }
 }
 
+static void position__that_failed_again_at_the_stop_is_let_go(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg = {{0}};
+
+    stand_in_an_old_file(fixture);
+    sim_env_fail_from(node->sim, SIM_SYNC, 1, SIM_FAULT_IO);
+    sim_env_advance_ms(node->sim, 200);
+    node_run(node);
+    struct nd_partition *partition = partition_of(node, 0);
+    assert_true(partition->lifting && !nd_list_empty(&partition->stuck));
+    assert_true(nd_restate_add(partition)); /* as the stop sequence does */
+    assert_false(nd_restate_stage(partition->topic->shard));
+    struct nd_list *stuck = &partition->topic->shard->stuck;
+    uint32_t times = 0;
+    ND_LIST_FOREACH (stuck, link) {
+        times += link == &partition->stuck;
+        assert_true(times <= 1);
+    }
+    assert_int_equal(times, 1);
+    sim_env_fail_clear(node->sim);
+    node_power_cut(node, 13);
+    assert_int_equal(node_open(node, &msg), ND_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +146,7 @@ int main(void)
         T(position__holds_acks_and_records_staged_before_it),
         T(position__of_a_partition_that_is_flushed_waits),
         T(position__that_failed_leaves_the_pin_where_it_was),
+        T(position__that_failed_again_at_the_stop_is_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
