@@ -1,5 +1,6 @@
 #include "server/config_check.h"
 
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,9 +61,18 @@ static bool address_valid(const char *text, size_t *host_size_out)
 
 static bool is_loopback(const char *host, size_t size)
 {
-    return (size >= 4 && memcmp(host, "127.", 4) == 0) ||
-           (size == 9 && memcmp(host, "localhost", 9) == 0) ||
-           (size == 5 && memcmp(host, "[::1]", 5) == 0);
+    char text[INET_ADDRSTRLEN];
+    struct in_addr address;
+    if ((size == 9 && memcmp(host, "localhost", 9) == 0) ||
+        (size == 5 && memcmp(host, "[::1]", 5) == 0)) {
+        return true;
+    }
+    if (size >= sizeof text) {
+        return false;
+    }
+    /* A name may begin with "127." and lead anywhere: only numbers count. */
+    snprintf(text, sizeof text, "%.*s", (int)size, host);
+    return inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
 }
 
 static void dev_address(const char *key, char **address, struct nd_buf *problems)

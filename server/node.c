@@ -3,6 +3,8 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -238,6 +240,50 @@ static void choose_socket(struct nd_node *n)
     }
 }
 
+/* Only a dead socket of an earlier run may lie at the socket's path: it goes. Whatever else is
+ * there is somebody's. */
+static enum nd_err clear_socket(const char *path, struct nd_errmsg *msg)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat status;
+    if (lstat(path, &status) != 0) {
+        return ND_OK; /* nothing there; other troubles show when it is made */
+    }
+    if (!S_ISSOCK(status.st_mode)) {
+        nd_errmsg_set(msg, "%s exists and is no socket", path);
+        return ND_ERR_INVALID_ARGUMENT;
+    }
+    memcpy(address.sun_path, path, ND_MIN(strlen(path), sizeof address.sun_path - 1));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (alive) {
+        nd_errmsg_set(msg, "%s: another process listens there", path);
+        return ND_ERR_INVALID_ARGUMENT;
+    }
+    (void)unlink(path);
+    return ND_OK;
+}
+
+static enum nd_err listen_socket(struct nd_node *n, struct nd_errmsg *msg)
+{
+    char target[600];
+    int port;
+    enum nd_err err = clear_socket(n->socket, msg);
+    if (err != ND_OK) {
+        n->socket[0] = '\0'; /* not ours: the stop leaves it */
+    } else {
+        snprintf(target, sizeof target, "unix:%s", n->socket);
+        err = nd_rpc_server_listen(n->rpc, target, &port, msg);
+    }
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "grpc.socket");
+    }
+    return err;
+}
+
 static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
 {
     const char *address = n->settings->grpc_addr;
@@ -249,18 +295,7 @@ static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
     }
     snprintf(n->host, sizeof n->host, "%.*s", (int)(colon - address), address);
     choose_socket(n);
-    if (n->socket[0] != '\0') {
-        char target[600];
-        int port;
-        /* The data directory is ours alone, so a socket there is a dead one of an earlier run. */
-        (void)unlink(n->socket);
-        snprintf(target, sizeof target, "unix:%s", n->socket);
-        err = nd_rpc_server_listen(n->rpc, target, &port, msg);
-        if (err != ND_OK) {
-            nd_errmsg_wrap(msg, "grpc.socket");
-        }
-    }
-    return err;
+    return n->socket[0] == '\0' ? ND_OK : listen_socket(n, msg);
 }
 
 static enum nd_err start_rpc(struct nd_node *n, struct nd_errmsg *msg)

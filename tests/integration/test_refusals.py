@@ -82,6 +82,24 @@ class Refusals(unittest.TestCase):
             result = self.serve("--dev", "--grpc-addr", node.address)
             self.expect(result, "grpc.addr", node.address)
 
+    def test_a_socket_path_that_is_taken_is_refused_and_left_alone(self):
+        path = os.path.join(self.directory.name, "s")
+        flags = ("--dev", "--grpc-addr", "127.0.0.1:0")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("somebody's")
+        self.expect(self.serve(*flags, NARAD_GRPC_SOCKET=path), "grpc.socket", path, "is no socket")
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "somebody's")
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen()
+            self.expect(self.serve(*flags, NARAD_GRPC_SOCKET=path), "grpc.socket", path, "another process")
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+        with Node(NARAD_GRPC_SOCKET=path) as node:  # what a dead process left is taken
+            node.create("alive")
+
     def test_a_newer_format_is_refused(self):
         with Node() as node:
             node.stop()

@@ -298,6 +298,8 @@ static const struct {
     {{"--log-format", "xml", NULL}, "must be one of: json text"},
     {{"--dev", "--grpc-addr", "0.0.0.0:1", NULL}, "--dev listens on loopback only"},
     {{"--dev", "--addr=10.0.0.1:1", NULL}, "http.addr is \"10.0.0.1:1\" and --dev"},
+    {{"--dev", "--grpc-addr", "127.0.0.1.example.com:1", NULL}, "--dev listens on loopback only"},
+    {{"--dev", "--grpc-addr", "127.1:1", NULL}, "--dev listens on loopback only"},
 };
 
 static void config_load__refuses_flags(void **state)
