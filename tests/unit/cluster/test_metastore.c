@@ -506,6 +506,24 @@ static void metastore_open__refuses_without_its_log(void **state)
     nd_free(raft_dir);
 }
 
+static void metastore_open__refuses_without_its_term(void **state)
+{
+    struct meta *meta = &((struct fixture *)*state)->meta;
+    char *raft_dir = nd_xasprintf("%s/raft", meta->dir);
+    meta_open(meta);
+    meta_create(meta, "one", 3);
+    meta_close(meta);
+    for (char *name; (name = files_find(raft_dir, "metadata", NULL)) != NULL; nd_free(name)) {
+        files_remove(raft_dir, name);
+    }
+    uint32_t files = files_count(raft_dir, "");
+
+    expect_refusal(meta, ND_ERR_CORRUPT, raft_dir);
+    assert_int_equal(files_count(raft_dir, ""), files);
+
+    nd_free(raft_dir);
+}
+
 static void metastore_open__finishes_a_first_start_that_was_cut_short(void **state)
 {
     struct meta *meta = &((struct fixture *)*state)->meta;
@@ -560,6 +578,7 @@ int main(void)
         CASE(metastore_open__notices_a_log_that_lost_its_end),
         CASE(metastore_open__refuses_when_its_files_are_gone),
         CASE(metastore_open__refuses_without_its_log),
+        CASE(metastore_open__refuses_without_its_term),
         CASE(metastore_open__finishes_a_first_start_that_was_cut_short),
         CASE(metastore_open__refuses_bad_options),
     };
