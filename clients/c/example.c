@@ -68,7 +68,7 @@ static void on_ended(void *data, int code, const char *text)
 {
     struct progress *progress = data;
 
-    if (code != NARAD_OK) {
+    if (code != NARAD_OK && code != NARAD_CANCELLED) { /* cancelled: main() ended the client */
         fprintf(stderr, "the subscription ended: %s: %s\n", narad_code_name(code), text);
     }
     count(progress, &progress->ended);
