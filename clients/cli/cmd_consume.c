@@ -30,13 +30,15 @@ static void print_one(const struct cli *cli, const Narad__V1__Message *message)
     const struct consume_flags *flags = cli->values;
     if (cli->json) {
         cli_print_message_json(cli->args[0], message, false);
-    } else if (flags->raw) {
+        return;
+    }
+    if (flags->raw) {
         print_raw(message);
     } else {
         cli_print_message(message);
-        if (message->receipt_handle[0] != '\0' && !flags->ack) {
-            fprintf(stderr, "receipt handle: %s\n", message->receipt_handle);
-        }
+    }
+    if (message->receipt_handle[0] != '\0' && !flags->ack) {
+        fprintf(stderr, "receipt handle: %s\n", message->receipt_handle);
     }
 }
 

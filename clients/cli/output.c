@@ -12,7 +12,7 @@
 
 void cli_print_json(json_t *json, bool compact)
 {
-    json_dumpf(json, stdout, compact ? JSON_COMPACT : JSON_INDENT(2));
+    json_dumpf(json, stdout, JSON_REAL_PRECISION(9) | (compact ? JSON_COMPACT : JSON_INDENT(2)));
     putchar('\n');
     json_decref(json);
 }

@@ -136,6 +136,13 @@ class Ack(Case):
         self.fails(2, "ack", topic, text="no receipt handle")
         self.fails(2, "ack", topic, stdin=b"\n", text="no receipt handle")
 
+    def test_a_handle_goes_from_consume_to_ack(self):
+        topic = self.topic()
+        self.run_ok("produce", topic, stdin=b"x")
+        taken = self.run_ok("consume", topic, "--raw")
+        self.assertEqual(taken.out, "x\n")
+        self.run_ok("ack", topic, stdin=taken.err.split()[-1].encode())
+
     def test_extend_keeps_the_lease(self):
         topic = self.topic()
         handle = self.leased(topic)
