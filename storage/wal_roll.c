@@ -28,8 +28,28 @@ void nd_wal_file_add(struct nd_wal *wal, uint64_t first_sequence, uint64_t bytes
     nd_mutex_unlock(&wal->lock);
 }
 
+/* A file that will not fit is not begun: until it failed it would take the room of everything else
+ * on the file system, at every attempt. */
+static enum nd_err spare_fits(const struct nd_wal *wal, struct nd_errmsg *msg)
+{
+    struct nd_disk_space space;
+
+    if (wal->env->space(wal->env->impl, wal->options.dir, &space, NULL) != ND_OK ||
+        space.bytes_free >= wal->options.file_bytes) {
+        return ND_OK; /* not known: the attempt tells */
+    }
+    nd_errmsg_set(msg, "make a spare log file: %llu bytes are free in %s, %llu are needed",
+                  (unsigned long long)space.bytes_free, wal->options.dir,
+                  (unsigned long long)wal->options.file_bytes);
+    return ND_ERR_NO_SPACE;
+}
+
 static enum nd_err spare_make(struct nd_wal *wal, struct nd_errmsg *msg)
 {
+    enum nd_err fits = spare_fits(wal, msg);
+    if (fits != ND_OK) {
+        return fits;
+    }
     nd_mutex_lock(&wal->lock);
     uint64_t number = wal->spare_next++;
     nd_mutex_unlock(&wal->lock);

@@ -293,6 +293,31 @@ static void wal_w6__the_spares_carry_acks_when_nothing_is_left(void **state)
     world_free(world);
 }
 
+/* It would fill the disk for as long as it tries: what others append then fails. */
+static void wal_w6__a_spare_that_will_not_fit_is_not_begun(void **state)
+{
+    struct wal_world *world = world_new(11);
+    uint32_t tag = 0;
+
+    (void)state;
+    uint64_t room = sim_env_space_used(world->sim) + WORLD_FILE_BYTES - 4096;
+    sim_env_set_space(world->sim, room);
+    nd_wal_check_space(world->wal);
+    while (world_stats(world).spares > 1) {
+        assert_int_equal(world_stage_class(world, tag, 40 << 10, ND_WAL_RESERVED), ND_OK);
+        world_run(world);
+        tag += 1;
+    }
+    uint64_t fills = sim_env_calls(world->sim, SIM_ZERO_FILL);
+    nd_wal_check_space(world->wal);
+    assert_int_equal(sim_env_calls(world->sim, SIM_ZERO_FILL), fills);
+
+    sim_env_set_space(world->sim, room + 4096);
+    nd_wal_check_space(world->wal);
+    assert_int_equal(world_stats(world).spares, 2);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +331,7 @@ int main(void)
         cmocka_unit_test(wal_w6__a_full_disk_refuses_produce_and_lets_the_reserve_pass),
         cmocka_unit_test(wal_w6__unflushed_bytes_and_tails_count),
         cmocka_unit_test(wal_w6__the_spares_carry_acks_when_nothing_is_left),
+        cmocka_unit_test(wal_w6__a_spare_that_will_not_fit_is_not_begun),
     };
     return cmocka_run_group_tests_name("wal_failure", tests, NULL, NULL);
 }
