@@ -47,7 +47,8 @@ class Life(unittest.TestCase):
 
     def test_cancels_that_cross_a_delivery_lose_nothing(self):
         with Node() as node:
-            node.create("x")
+            # An answer that was under way when the cancel came is lost, and its lease ends with its time.
+            node.create("x", visibility_timeout_ms=500)
             for round_number in range(100):
                 call = node.broker.Consume.future(poll("x"), timeout=PATIENCE)
                 thread = threading.Thread(target=node.produce, args=("x", b"%d" % round_number))
