@@ -83,7 +83,7 @@ int narad_client_new(struct narad_client **out, const struct narad_options *opti
     struct nd_errmsg msg = {""};
 
     client->server = nd_xstrdup(server_choose(o));
-    client->timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : 30000;
+    client->timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : 40000;
     client->connect_timeout_ms = o->connect_timeout_ms != 0 ? o->connect_timeout_ms : 10000;
     client->in_flight_max = o->in_flight_max != 0 ? o->in_flight_max : 4096;
     client->bytes_max = o->bytes_max != 0 ? o->bytes_max : 64u << 20;

@@ -62,7 +62,7 @@ struct narad_client;
 
 struct narad_options {
     const char *server;  /* "host:port" or "unix:/path"; NULL: NARAD_SERVER, else 127.0.0.1:7941 */
-    uint32_t timeout_ms; /* of a blocking call; 0: 30,000 */
+    uint32_t timeout_ms; /* of a blocking call; 0: 40,000 */
     uint32_t
         connect_timeout_ms; /* how long work waits for a lost server before it fails; 0: 10,000 */
     uint32_t in_flight_max; /* unconfirmed asynchronous produces; 0: 4,096 */
