@@ -57,6 +57,15 @@ static void produce_confirm(struct nd_rpc_call *call, uint64_t id, uint32_t code
     nd_rpc_call_send(call, &response.base);
 }
 
+static void produce_hold_locked(struct fake_broker *broker, struct nd_rpc_call *call, uint64_t id)
+    ND_REQUIRES(broker->lock)
+{
+    ND_ASSERT(broker->held_count < FAKE_BROKER_HELD_MAX);
+    nd_rpc_call_ref(call);
+    broker->held[broker->held_count].call = call;
+    broker->held[broker->held_count++].id = id;
+}
+
 static void produce_message(struct nd_rpc_call *call, struct nd_slice message)
 {
     struct fake_broker *broker = broker_of(call);
@@ -70,12 +79,15 @@ static void produce_message(struct nd_rpc_call *call, struct nd_slice message)
         bool hold = broker->hold;
         bool breaks = broker->break_after > 0 && --broker->break_after == 0;
         snprintf(broker->last_topic, sizeof broker->last_topic, "%s", item->topic);
+        if (hold) {
+            produce_hold_locked(broker, call, item->id);
+        }
         nd_mutex_unlock(&broker->lock);
+        count(broker, &broker->items, 1);
         if (!hold) {
             bool odd = item->records[0]->payload.len == 3;
             produce_confirm(call, item->id, odd ? 3 : 0);
         }
-        count(broker, &broker->items, 1);
         if (breaks) {
             nd_rpc_call_finish(call, 14, "broken off by the test");
             return;
@@ -156,12 +168,12 @@ static void subscribe_message(struct nd_rpc_call *call, struct nd_slice message)
     }
     response.results = results;
     response.n_results = request->n_settles;
+    count(broker, &broker->settles, (uint32_t)request->n_settles);
     if (breaks) {
         nd_rpc_call_finish(call, 14, "broken off by the test");
     } else if (request->n_settles > 0) {
         nd_rpc_call_send(call, &response.base);
     }
-    count(broker, &broker->settles, (uint32_t)request->n_settles);
 }
 
 /* --- Replay, Version --- */
@@ -251,9 +263,31 @@ void fake_broker_start(struct fake_broker *broker)
     assert_int_equal(nd_rpc_server_start(broker->server, &msg), ND_OK);
 }
 
+static void held_end_locked(struct fake_broker *broker, bool confirm) ND_REQUIRES(broker->lock)
+{
+    for (uint32_t i = 0; i < broker->held_count; i++) {
+        if (confirm) {
+            produce_confirm(broker->held[i].call, broker->held[i].id, 0);
+        }
+        nd_rpc_call_unref(broker->held[i].call);
+    }
+    broker->held_count = 0;
+}
+
+void fake_broker_confirm_held(struct fake_broker *broker)
+{
+    nd_mutex_lock(&broker->lock); /* what comes meanwhile is confirmed behind them */
+    broker->hold = false;
+    held_end_locked(broker, true);
+    nd_mutex_unlock(&broker->lock);
+}
+
 void fake_broker_stop(struct fake_broker *broker)
 {
     nd_rpc_server_stop(broker->server, 0);
+    nd_mutex_lock(&broker->lock);
+    held_end_locked(broker, false);
+    nd_mutex_unlock(&broker->lock);
     nd_rpc_server_free(broker->server);
     broker->server = NULL;
 }
@@ -270,6 +304,14 @@ void fake_broker_release(struct fake_broker *broker)
     rmdir(broker->dir);
     nd_cond_release(&broker->changed);
     nd_mutex_release(&broker->lock);
+}
+
+uint32_t fake_broker_count(struct fake_broker *broker, const uint32_t *counter)
+{
+    nd_mutex_lock(&broker->lock);
+    uint32_t value = *counter;
+    nd_mutex_unlock(&broker->lock);
+    return value;
 }
 
 void fake_broker_wait(struct fake_broker *broker, const uint32_t *counter, uint32_t value)
