@@ -80,6 +80,20 @@ void nd_index_put(struct nd_buf *out, const struct nd_index *index,
     }
 }
 
+bool nd_index_ids(struct nd_slice in, struct nd_segment_summary *out)
+{
+    struct nd_reader r = nd_reader_make(in);
+
+    if (in.size < HEADER_SIZE || nd_read_u32(&r) != MAGIC) {
+        return false;
+    }
+    (void)nd_read_slice(&r, 12);
+    memcpy(out->store_id, nd_read_slice(&r, sizeof out->store_id).data, sizeof out->store_id);
+    out->base_offset = nd_read_u64(&r);
+    out->epoch = nd_read_u64(&r);
+    return true;
+}
+
 static enum nd_err anchors_get(struct nd_reader *r, uint32_t count, struct nd_index *out,
                                const struct nd_segment_summary *summary)
 {

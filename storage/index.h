@@ -42,6 +42,9 @@ void nd_index_add(struct nd_index *index, uint64_t offset, uint64_t at, uint32_t
 /* Where to begin the search for `offset`: the last anchor at or below it, 0 when there is none. */
 uint64_t nd_index_find(const struct nd_index *index, uint64_t offset);
 
+/* The ids that an index says it is of, unchecked, for tools; false: too short, or no index. */
+bool nd_index_ids(struct nd_slice in, struct nd_segment_summary *out);
+
 void nd_index_put(struct nd_buf *out, const struct nd_index *index,
                   const struct nd_segment_summary *summary);
 /* CORRUPT unless `in` is exactly the index of the segment that `summary_out` names by store id,

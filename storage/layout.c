@@ -97,6 +97,26 @@ static enum nd_err format_parse(struct nd_layout *layout, const char *text)
     return strcmp(text, again) == 0 ? ND_OK : ND_ERR_CORRUPT;
 }
 
+enum nd_err nd_layout_format_get(struct nd_slice in, uint8_t store_id_out[16], bool *fresh_out)
+{
+    char text[TEXT_SIZE];
+    struct nd_layout layout;
+
+    /* A longer one is none of ours, but its first line may say that it is a newer one. */
+    size_t size = ND_MIN(in.size, sizeof text - 1);
+    if (memchr(in.data, '\0', size) != NULL) {
+        return ND_ERR_CORRUPT;
+    }
+    memcpy(text, in.data, size);
+    text[size] = '\0';
+    enum nd_err err = format_parse(&layout, text);
+    if (err == ND_OK) {
+        memcpy(store_id_out, layout.store_id, sizeof layout.store_id);
+        *fresh_out = layout.fresh;
+    }
+    return err;
+}
+
 static bool entry_seen(void *arg, const char *name, enum nd_file_kind kind)
 {
     bool *seen = arg;
@@ -131,7 +151,7 @@ static enum nd_err emptiness_check(const struct nd_layout *layout, struct nd_err
 
 static enum nd_err format_read(struct nd_layout *layout, struct nd_errmsg *msg)
 {
-    char path[ND_LAYOUT_PATH_SIZE + 16], text[FORMAT_SIZE_MAX + 1];
+    char path[ND_LAYOUT_PATH_SIZE + 16];
     uint8_t *data;
     size_t size;
 
@@ -149,10 +169,8 @@ static enum nd_err format_read(struct nd_layout *layout, struct nd_errmsg *msg)
     if (err != ND_OK) {
         return err;
     }
-    memcpy(text, data, size);
-    text[size] = '\0';
+    err = nd_layout_format_get(nd_slice_make(data, size), layout->store_id, &layout->fresh);
     nd_free(data);
-    err = format_parse(layout, text);
     if (err != ND_OK) {
         nd_errmsg_set(msg, "%s: %s", path,
                       err == ND_ERR_UNSUPPORTED ? "written by a newer version" : "damaged");

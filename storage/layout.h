@@ -30,6 +30,10 @@ ND_CHECKED enum nd_err nd_layout_open(struct nd_layout *out, const struct nd_env
 ND_CHECKED enum nd_err nd_layout_confirm(struct nd_layout *layout, struct nd_errmsg *msg);
 void nd_layout_close(struct nd_layout *layout);
 
+/* What the bytes of a FORMAT file say. CORRUPT, UNSUPPORTED (a newer format). */
+ND_CHECKED enum nd_err nd_layout_format_get(struct nd_slice text, uint8_t store_id_out[16],
+                                            bool *fresh_out);
+
 /* The directory of a partition; asserts that it fits. */
 void nd_layout_partition_dir(char *out, size_t out_size, const char *data_dir,
                              const struct nd_partition_id *id);

@@ -135,7 +135,7 @@ static enum nd_err data_keep(struct nd_recovery *recovery, struct nd_recovered_p
     const struct nd_positions *positions = &partition->positions;
     uint64_t below = ND_MAX(positions->flushed_offset, positions->log_start);
 
-    if (entry->base_offset + entry->count <= below) {
+    if (recovery->options.positions_only || entry->base_offset + entry->count <= below) {
         return ND_OK;
     }
     struct nd_block *block = nd_block_new(entry->records.size);

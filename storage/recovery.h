@@ -44,6 +44,7 @@ struct nd_recovery_options {
     /* Flush the runs of the fullest partitions and mark them flushed. NULL: memory grows. */
     enum nd_err (*relieve)(void *arg, struct nd_recovery *recovery, struct nd_errmsg *msg);
     void *relieve_arg;
+    bool positions_only; /* keep no records: for a look at where the partitions stand */
     struct nd_log *log;
 };
 

@@ -118,6 +118,13 @@ static bool header_get(const uint8_t *p, struct nd_segment_summary *out)
     return true;
 }
 
+bool nd_segment_header_get(struct nd_slice block, int copy, struct nd_segment_summary *out)
+{
+    size_t at = (size_t)copy * HEADER_COPY_AT;
+
+    return block.size >= at + HEADER_BYTES && header_get(block.data + at, out);
+}
+
 enum nd_err nd_segment_header_read(const struct nd_env *env, int file,
                                    struct nd_segment_summary *out, struct nd_errmsg *msg)
 {
@@ -127,9 +134,7 @@ enum nd_err nd_segment_header_read(const struct nd_env *env, int file,
     nd_window_init(&window, env, file, ND_SEGMENT_HEADER_SIZE, ND_SEGMENT_HEADER_SIZE, 0);
     enum nd_err err = nd_window_get(&window, 0, ND_SEGMENT_HEADER_SIZE, &bytes, msg);
     if (err == ND_OK) {
-        bool whole = (bytes.size >= HEADER_BYTES && header_get(bytes.data, out)) ||
-                     (bytes.size >= HEADER_COPY_AT + HEADER_BYTES &&
-                      header_get(bytes.data + HEADER_COPY_AT, out));
+        bool whole = nd_segment_header_get(bytes, 0, out) || nd_segment_header_get(bytes, 1, out);
         if (!whole) {
             nd_errmsg_set(msg, "neither copy of the segment header is whole");
             err = ND_ERR_CORRUPT;

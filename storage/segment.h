@@ -56,6 +56,10 @@ bool nd_segment_name_parse(const char *name, uint64_t *base_out, const char **su
 
 /* The header block, ND_SEGMENT_HEADER_SIZE bytes. */
 void nd_segment_header_put(uint8_t *out, const struct nd_segment_summary *summary);
+/* One of the two copies in the header block: store id, base offset and epoch of `out`; false: it is
+ * damaged. */
+enum { ND_SEGMENT_HEADER_COPIES = 2 };
+bool nd_segment_header_get(struct nd_slice block, int copy, struct nd_segment_summary *out);
 /* Read it: store id, base offset and epoch of `out` are set. CORRUPT: neither copy is whole. */
 ND_CHECKED enum nd_err nd_segment_header_read(const struct nd_env *env, int file,
                                               struct nd_segment_summary *out,

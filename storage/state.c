@@ -31,9 +31,12 @@ static size_t align_up(size_t size)
 
 /* --- load --- */
 
-static enum nd_err copy_get(struct nd_slice in, const uint8_t store_id[16], bool *foreign,
-                            struct nd_positions *out)
+enum nd_err nd_state_copy_get(struct nd_slice file, int copy, uint8_t store_id_out[16],
+                              struct nd_positions *out)
 {
+    size_t from = copy == 0 ? 0 : file.size / 2;
+    struct nd_slice in = nd_slice_make(file.data + from, file.size - from);
+
     if (in.size < HEADER_SIZE || nd_get_u32(in.data) != MAGIC ||
         nd_get_u32(in.data + 8) != FORMAT) {
         return ND_ERR_CORRUPT;
@@ -44,9 +47,18 @@ static enum nd_err copy_get(struct nd_slice in, const uint8_t store_id[16], bool
             nd_crc32c(0, in.data + CRC_FROM, HEADER_SIZE - CRC_FROM + body_size)) {
         return ND_ERR_CORRUPT;
     }
-    *foreign = memcmp(in.data + 16, store_id, 16) != 0;
-    return *foreign ? ND_ERR_CORRUPT
-                    : nd_positions_get(nd_slice_make(in.data + HEADER_SIZE, body_size), out);
+    memcpy(store_id_out, in.data + 16, 16);
+    return nd_positions_get(nd_slice_make(in.data + HEADER_SIZE, body_size), out);
+}
+
+static enum nd_err copy_get(struct nd_slice file, int copy, const uint8_t store_id[16],
+                            bool *foreign, struct nd_positions *out)
+{
+    uint8_t found[16];
+    enum nd_err err = nd_state_copy_get(file, copy, found, out);
+
+    *foreign = err == ND_OK && memcmp(found, store_id, sizeof found) != 0;
+    return *foreign ? ND_ERR_CORRUPT : err;
 }
 
 /* Do the positions belong where they were found? */
@@ -72,12 +84,12 @@ enum nd_err nd_state_load(const struct nd_env *env, const char *partition_dir,
     enum nd_err err = nd_env_read_file(env, path, SIZE_MAX_STORED, &data, &size, msg);
 
     if (err == ND_OK) {
-        size_t half = size / 2;
-        err = copy_get(nd_slice_make(data, size), store_id, &foreign, out);
+        struct nd_slice file = nd_slice_make(data, size);
+        err = copy_get(file, 0, store_id, &foreign, out);
         if (err != ND_OK && !foreign) {
             nd_positions_release(out);
             nd_positions_init(out);
-            err = copy_get(nd_slice_make(data + half, size - half), store_id, &foreign, out);
+            err = copy_get(file, 1, store_id, &foreign, out);
         }
         if (err != ND_OK) {
             nd_errmsg_set(msg, "%s: %s", path,

@@ -11,6 +11,11 @@
 ND_CHECKED enum nd_err nd_state_load(const struct nd_env *env, const char *partition_dir,
                                      const uint8_t store_id[16], struct nd_positions *out,
                                      struct nd_errmsg *msg);
+/* One of the two copies in the bytes of a file, whoever it belongs to: for tools. CORRUPT: it is
+ * damaged. `out` is inited by the caller. */
+enum { ND_STATE_COPIES = 2 };
+ND_CHECKED enum nd_err nd_state_copy_get(struct nd_slice file, int copy, uint8_t store_id_out[16],
+                                         struct nd_positions *out);
 struct nd_state_item {
     const char *partition_dir;
     const struct nd_positions *positions;
