@@ -35,6 +35,26 @@ static struct nd_wal_unit *unit_of(struct nd_list *link)
     return ND_CONTAINER_OF(msg, struct nd_wal_unit, msg);
 }
 
+/* Under the lock. True: the thread sleeps; nd_bell_wake() without the lock. */
+static bool ring_locked(struct nd_wal *wal) ND_REQUIRES(wal->lock)
+{
+    bool sleeping = wal->sleeping;
+
+    if (sleeping) {
+        wal->sleeping = false;
+        nd_bell_ring(&wal->bell);
+    }
+    return sleeping;
+}
+
+static void unlock_and_wake(struct nd_wal *wal, bool wake) ND_RELEASE(wal->lock)
+{
+    nd_mutex_unlock(&wal->lock);
+    if (wake) {
+        nd_bell_wake(&wal->bell);
+    }
+}
+
 /* --- stagers --- */
 
 void nd_wal_stager_add(struct nd_wal *wal, struct nd_wal_stager *stager)
@@ -55,8 +75,7 @@ void nd_wal_stager_remove(struct nd_wal *wal, struct nd_wal_stager *stager)
     nd_mutex_lock(&wal->lock);
     wal->left_needed_from = ND_MIN(wal->left_needed_from, stager->needed_from);
     nd_list_remove(&stager->link);
-    nd_cond_signal(&wal->wake); /* perhaps the last one that had not adopted */
-    nd_mutex_unlock(&wal->lock);
+    unlock_and_wake(wal, ring_locked(wal)); /* perhaps the last one that had not adopted */
 }
 
 void nd_wal_stager_needs(struct nd_wal *wal, struct nd_wal_stager *stager, uint64_t sequence)
@@ -72,8 +91,12 @@ void nd_wal_stager_adopt(struct nd_wal *wal, struct nd_wal_stager *stager)
     nd_mutex_lock(&wal->lock);
     stager->generation = wal->generation;
     stager->failed_posted = false;
-    nd_cond_signal(&wal->wake);
-    nd_mutex_unlock(&wal->lock);
+    unlock_and_wake(wal, ring_locked(wal));
+}
+
+size_t nd_wal_unit_bytes_max(const struct nd_wal *wal)
+{
+    return wal->unit_bytes_max; /* final since the open */
 }
 
 uint64_t nd_wal_needed_from_locked(const struct nd_wal *wal)
@@ -113,10 +136,6 @@ static enum nd_err stage_locked(struct nd_wal *wal, struct nd_wal_stager *stager
     }
     nd_wal_unit_stamp(unit, &stamp);
     nd_list_append(&wal->staged, &unit->msg.link);
-    if (wal->sleeping) {
-        wal->sleeping = false;
-        nd_cond_signal(&wal->wake);
-    }
     return ND_OK;
 }
 
@@ -128,7 +147,7 @@ enum nd_err nd_wal_stage(struct nd_wal *wal, struct nd_wal_stager *stager, struc
     }
     nd_mutex_lock(&wal->lock);
     enum nd_err err = stage_locked(wal, stager, unit);
-    nd_mutex_unlock(&wal->lock);
+    unlock_and_wake(wal, err == ND_OK && ring_locked(wal));
     return err;
 }
 
@@ -458,11 +477,10 @@ static bool thread_wait(struct nd_wal *wal)
             break;
         }
         wal->sleeping = true;
-        if (due == UINT64_MAX) {
-            nd_cond_wait(&wal->wake, &wal->lock);
-        } else {
-            (void)nd_cond_wait_until(&wal->wake, &wal->lock, due);
-        }
+        uint32_t seen = nd_bell_count(&wal->bell);
+        nd_mutex_unlock(&wal->lock);
+        (void)nd_bell_wait_until(&wal->bell, seen, due); /* the loop looks at the time */
+        nd_mutex_lock(&wal->lock);
     }
     wal->sleeping = false;
     bool go_on = !wal->stopping || !nd_list_empty(&wal->staged);
@@ -489,8 +507,7 @@ void nd_wal_thread_stop(struct nd_wal *wal)
 {
     nd_mutex_lock(&wal->lock);
     wal->stopping = true;
-    nd_cond_signal(&wal->wake);
-    nd_mutex_unlock(&wal->lock);
+    unlock_and_wake(wal, ring_locked(wal));
     nd_thread_join(&wal->thread);
     nd_mutex_lock(&wal->lock);
     wal->stopping = false;

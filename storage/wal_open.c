@@ -48,7 +48,7 @@ struct nd_wal *nd_wal_new(const struct nd_wal_options *options)
     wal->frame = nd_xaligned(ND_WAL_BLOCK, wal->options.frame_bytes_max);
     wal->env->random(wal->env->impl, &wal->writer, sizeof wal->writer);
     nd_mutex_init(&wal->lock);
-    nd_cond_init(&wal->wake);
+    nd_bell_init(&wal->bell);
     nd_list_init(&wal->staged);
     nd_list_init(&wal->stagers);
     wal->left_needed_from = UINT64_MAX;
@@ -70,7 +70,6 @@ void nd_wal_free(struct nd_wal *wal)
         nd_free(ND_CONTAINER_OF(link, struct nd_wal_spare, link));
     }
     ND_ASSERT(nd_list_empty(&wal->staged));
-    nd_cond_release(&wal->wake);
     nd_mutex_release(&wal->lock);
     nd_free(wal->frame);
     nd_free((char *)(uintptr_t)wal->options.dir); /* our own copy */

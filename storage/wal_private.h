@@ -37,7 +37,7 @@ struct nd_wal {
     size_t unit_bytes_max;
 
     struct nd_mutex lock; /* the staging lock */
-    struct nd_cond wake;
+    struct nd_bell bell;  /* wakes the thread */
     /* guarded by lock */
     struct nd_list staged; /* units, in order */
     size_t staged_bytes;   /* of units staged and not yet returned */

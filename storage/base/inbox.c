@@ -3,7 +3,7 @@
 void nd_inbox_init(struct nd_inbox *inbox)
 {
     nd_mutex_init(&inbox->lock);
-    nd_cond_init(&inbox->ready);
+    nd_bell_init(&inbox->bell);
     nd_list_init(&inbox->messages);
     inbox->sleeping = false;
     inbox->woken = false;
@@ -17,18 +17,20 @@ void nd_inbox_release(struct nd_inbox *inbox)
     nd_mutex_lock(&inbox->lock);
     ND_ASSERT(nd_list_empty(&inbox->messages) && !inbox->sleeping);
     nd_mutex_unlock(&inbox->lock);
-    nd_cond_release(&inbox->ready);
     nd_mutex_release(&inbox->lock);
 }
 
-/* Signals under the lock: once it is free, the owner may take the message and release the inbox. */
-static void wake_locked(struct nd_inbox *inbox) ND_REQUIRES(inbox->lock)
+/* Once the lock is free the owner may take the message and release the inbox: what is to be done
+ * then must be known, and only the bell's address is used. True: wake it. */
+static bool ring_locked(struct nd_inbox *inbox) ND_REQUIRES(inbox->lock)
 {
-    if (inbox->sleeping) {
-        inbox->sleeping =
-            false; /* one wake-up is enough, however many pushes come before it runs */
-        nd_cond_signal(&inbox->ready);
+    bool sleeping = inbox->sleeping;
+
+    if (sleeping) {
+        inbox->sleeping = false; /* once is enough, however many pushes come before it runs */
+        nd_bell_ring(&inbox->bell);
     }
+    return sleeping;
 }
 
 static bool quiet_locked(const struct nd_inbox *inbox)
@@ -58,8 +60,11 @@ void nd_inbox_push_all(struct nd_inbox *inbox, struct nd_list *messages)
         notify_data = inbox->notify_data;
     }
     nd_list_move(&inbox->messages, messages);
-    wake_locked(inbox);
+    bool wake = ring_locked(inbox);
     nd_mutex_unlock(&inbox->lock);
+    if (wake) {
+        nd_bell_wake(&inbox->bell);
+    }
     if (notify != NULL) {
         notify(notify_data);
     }
@@ -76,8 +81,11 @@ void nd_inbox_wake(struct nd_inbox *inbox)
         notify_data = inbox->notify_data;
     }
     inbox->woken = true;
-    wake_locked(inbox);
+    bool wake = ring_locked(inbox);
     nd_mutex_unlock(&inbox->lock);
+    if (wake) {
+        nd_bell_wake(&inbox->bell);
+    }
     if (notify != NULL) {
         notify(notify_data);
     }
@@ -115,7 +123,10 @@ void nd_inbox_wait(struct nd_inbox *inbox, uint64_t deadline_ns)
     nd_mutex_lock(&inbox->lock);
     while (in_time && quiet_locked(inbox)) {
         inbox->sleeping = true;
-        in_time = nd_cond_wait_until(&inbox->ready, &inbox->lock, deadline_ns);
+        uint32_t seen = nd_bell_count(&inbox->bell);
+        nd_mutex_unlock(&inbox->lock);
+        in_time = nd_bell_wait_until(&inbox->bell, seen, deadline_ns);
+        nd_mutex_lock(&inbox->lock);
     }
     inbox->sleeping = false;
     inbox->woken = false;

@@ -17,7 +17,7 @@ struct nd_msg {
 
 struct nd_inbox {
     struct nd_mutex lock;
-    struct nd_cond ready;
+    struct nd_bell bell;
     struct nd_list messages; /* guarded by lock */
     bool sleeping;           /* guarded by lock */
     bool woken;              /* guarded by lock: nd_inbox_wake() since the last take */

@@ -1,9 +1,12 @@
 #include "storage/base/thread.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "storage/base/alloc.h"
 
@@ -79,6 +82,44 @@ void nd_cond_signal(struct nd_cond *cond)
 void nd_cond_broadcast(struct nd_cond *cond)
 {
     must(pthread_cond_broadcast(&cond->impl));
+}
+
+void nd_bell_init(struct nd_bell *bell)
+{
+    atomic_init(&bell->rings, 0);
+}
+
+/* relaxed: the lock orders it; the kernel compares the word with what the sleeper saw. */
+void nd_bell_ring(struct nd_bell *bell)
+{
+    atomic_fetch_add_explicit(&bell->rings, 1, memory_order_relaxed);
+}
+
+uint32_t nd_bell_count(const struct nd_bell *bell)
+{
+    return atomic_load_explicit(&bell->rings, memory_order_relaxed);
+}
+
+void nd_bell_wake(const struct nd_bell *bell)
+{
+    /* Whatever it answers: nobody sleeps there, or the memory is gone with its owner. */
+    (void)syscall(SYS_futex, &bell->rings, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+bool nd_bell_wait_until(struct nd_bell *bell, uint32_t seen, uint64_t deadline_ns)
+{
+    struct timespec deadline = {
+        .tv_sec = (time_t)(deadline_ns / NS_PER_S),
+        .tv_nsec = (long)(deadline_ns % NS_PER_S),
+    };
+    const struct timespec *limit = deadline_ns == UINT64_MAX ? NULL : &deadline;
+
+    if (syscall(SYS_futex, &bell->rings, FUTEX_WAIT_BITSET_PRIVATE, seen, limit, NULL,
+                FUTEX_BITSET_MATCH_ANY) == 0) {
+        return true;
+    }
+    ND_ASSERT(errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT);
+    return errno != ETIMEDOUT;
 }
 
 /* What a new thread needs to know; it frees it. */

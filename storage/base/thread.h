@@ -4,6 +4,7 @@
 #define ND_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "storage/base/compiler.h"
 
@@ -26,6 +27,24 @@ bool nd_cond_wait_until(struct nd_cond *cond, struct nd_mutex *mutex, uint64_t d
     ND_REQUIRES(mutex);
 void nd_cond_signal(struct nd_cond *cond);
 void nd_cond_broadcast(struct nd_cond *cond);
+
+/* Wakes one thread that sleeps beside a lock, after the lock was given back: a condition signalled
+ * under it lets the sleeper run straight into the lock. `rings` is guarded by that lock; the
+ * sleeper counts it under the lock before it waits, so no ring is lost. */
+struct nd_bell {
+    _Atomic uint32_t rings;
+};
+
+void nd_bell_init(struct nd_bell *bell);
+/* Under the lock: a later wait for the count of before returns at once. */
+void nd_bell_ring(struct nd_bell *bell);
+uint32_t nd_bell_count(const struct nd_bell *bell);
+/* Without the lock, after nd_bell_ring(): ends the wait. The bell may be gone by then; only its
+ * address is used, and a stranger there wakes without a reason. */
+void nd_bell_wake(const struct nd_bell *bell);
+/* Sleep until the count is not `seen` any more; may also end without a reason. False: `deadline_ns`
+ * (CLOCK_MONOTONIC; UINT64_MAX: none) passed. */
+bool nd_bell_wait_until(struct nd_bell *bell, uint32_t seen, uint64_t deadline_ns);
 
 struct nd_thread {
     pthread_t impl;
