@@ -110,6 +110,7 @@ static void round_write(struct nd_flusher *flusher)
             job_open(flusher, job, &msg);
         }
         if (job->plog != NULL) {
+            nd_plog_set_retention(job->plog, job->retention_ms);
             job->result = nd_plog_write(job->plog, job->runs, job->runs_count, &msg);
         }
         if (job->result != ND_OK) {

@@ -116,39 +116,94 @@ void plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const c
     nd_free(path);
 }
 
-/* May the first segment of the list go? Never the one that is appended to. */
-static bool trimmable_locked(const struct nd_plog *plog, uint64_t offset, int64_t older_than_ms)
+/* --- retention --- */
+
+/* No record of segment `i` is younger. INT64_MAX: not known. */
+static int64_t youngest_locked(const struct nd_plog *plog, uint32_t i, int64_t newest_ms)
 {
-    if (plog->segments_count == 0 || plog->segments[0] == plog->writer.segment) {
-        return false;
+    const struct nd_segment_summary *s = &plog->segments[i]->summary;
+    bool is_last = i + 1 == plog->segments_count;
+    uint64_t next = is_last ? plog->end_offset : plog->segments[i + 1]->summary.base_offset;
+
+    if (s->records > 0 && s->end_offset == next) {
+        return s->last_ms;
     }
-    const struct nd_segment_summary *s = &plog->segments[0]->summary;
-    return s->end_offset <= offset || s->last_ms < older_than_ms;
+    if (is_last) {
+        return newest_ms;
+    }
+    const struct nd_segment_summary *after = &plog->segments[i + 1]->summary;
+    return after->records > 0 ? after->first_ms : INT64_MAX;
 }
 
-enum nd_err nd_plog_trim(struct nd_plog *plog, uint64_t offset, int64_t older_than_ms,
-                         uint64_t *start_out, struct nd_errmsg *msg)
+void nd_plog_aged(const struct nd_plog *plog, int64_t cutoff_ms, int64_t newest_ms,
+                  struct nd_plog_aged *out)
 {
-    (void)msg;
-    for (;;) {
-        struct nd_segment *segment = NULL;
-        nd_mutex_lock(&plog->lock);
-        if (trimmable_locked(plog, offset, older_than_ms)) {
-            segment = plog->segments[0];
-            plog->segments_count -= 1;
-            memmove(plog->segments, plog->segments + 1,
-                    plog->segments_count * sizeof *plog->segments);
+    struct nd_mutex *lock = (struct nd_mutex *)(uintptr_t)&plog->lock; /* as in nd_plog_stats */
+    uint32_t i = 0;
+
+    nd_mutex_lock(lock);
+    out->goes_ms = INT64_MAX;
+    for (; i < plog->segments_count; i++) {
+        out->goes_ms = youngest_locked(plog, i, newest_ms);
+        if (out->goes_ms >= cutoff_ms) {
+            break;
         }
-        *start_out = start_locked(plog);
-        nd_mutex_unlock(&plog->lock);
-        if (segment == NULL) {
-            return ND_OK;
-        }
+    }
+    if (i < plog->segments_count) {
+        out->start_offset = plog->segments[i]->summary.base_offset;
+    } else {
+        out->start_offset = plog->end_offset;
+        out->goes_ms = INT64_MAX;
+    }
+    nd_mutex_unlock(lock);
+}
+
+bool nd_plog_trimmable(const struct nd_plog *plog, uint64_t offset)
+{
+    struct nd_mutex *lock = (struct nd_mutex *)(uintptr_t)&plog->lock; /* as in nd_plog_stats */
+
+    nd_mutex_lock(lock);
+    uint64_t end = plog->segments_count > 1    ? plog->segments[1]->summary.base_offset
+                   : plog->segments_count == 1 ? plog->end_offset
+                                               : UINT64_MAX;
+    nd_mutex_unlock(lock);
+    return end <= offset;
+}
+
+/* Take the first segment out of the list if all of it lies below `offset`. */
+static struct nd_segment *trim_next(struct nd_plog *plog, uint64_t offset)
+{
+    struct nd_segment *segment = NULL;
+
+    if (!nd_plog_trimmable(plog, offset)) {
+        return NULL;
+    }
+    if (plog->segments[0] == plog->writer.segment) { /* this thread alone changes both */
+        ND_ASSERT(plog->writer.pending_count == 0);
+        plog_writer_drop(plog);
+    }
+    nd_mutex_lock(&plog->lock);
+    segment = plog->segments[0];
+    plog->segments_count -= 1;
+    memmove(plog->segments, plog->segments + 1, plog->segments_count * sizeof *plog->segments);
+    nd_mutex_unlock(&plog->lock);
+    return segment;
+}
+
+void nd_plog_trim(struct nd_plog *plog, uint64_t offset, struct nd_plog_trimmed *out)
+{
+    struct nd_segment *segment;
+
+    *out = (struct nd_plog_trimmed){.segments = 0};
+    while ((segment = trim_next(plog, offset)) != NULL) {
         /* Readers that look it up from here on do not find it; one that reads it right now looks
          * again when it meets the end of the file. */
         nd_log(plog->options.log, ND_LOG_INFO, "storage", "segment removed",
                "dir=\"%s\" base=%" PRIu64 " end=%" PRIu64, plog->dir, segment->summary.base_offset,
                segment->summary.end_offset);
+        out->segments += 1;
+        out->records += segment->summary.records;
+        out->bytes += segment->summary.size;
         plog_discard_file(plog, segment->summary.base_offset, ND_SEGMENT_LOG);
         plog_discard_file(plog, segment->summary.base_offset, ND_SEGMENT_INDEX);
         nd_segment_unref(segment);

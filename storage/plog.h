@@ -98,9 +98,29 @@ ND_CHECKED enum nd_err nd_plog_read(struct nd_plog *plog, uint64_t offset,
                                     struct nd_frame_data *out, uint64_t *next_out,
                                     struct nd_errmsg *msg);
 
-/* Drop whole sealed segments that end at or below `offset`, or whose newest record is older than
- * `older_than_ms`; returns the new start. Files are removed gently (F7). @thread flusher */
-ND_CHECKED enum nd_err nd_plog_trim(struct nd_plog *plog, uint64_t offset, int64_t older_than_ms,
-                                    uint64_t *start_out, struct nd_errmsg *msg);
+/* --- retention --- */
+/* From the next write on a segment ends before it would span more than `retention_ms` of commit
+ * times; 0: no such bound. @thread flusher */
+void nd_plog_set_retention(struct nd_plog *plog, uint64_t retention_ms);
+/* What age allows. */
+struct nd_plog_aged {
+    uint64_t start_offset; /* every segment below it is older than the cutoff */
+    int64_t goes_ms;       /* no more goes while the cutoff is at or below it; INT64_MAX: nothing is
+                              left */
+};
+/* `newest_ms`: no record of the log is younger. Where damage hides the youngest record of a
+ * segment, a later one speaks for it. */
+void nd_plog_aged(const struct nd_plog *plog, int64_t cutoff_ms, int64_t newest_ms,
+                  struct nd_plog_aged *out);
+/* Would nd_plog_trim(offset) remove anything? */
+bool nd_plog_trimmable(const struct nd_plog *plog, uint64_t offset);
+/* Drop whole segments that end at or below `offset`, oldest first, also the one that is appended
+ * to. Files are removed gently (F7); a reader that is at one goes on. What was dropped comes back
+ * with a power cut, so the durable log start must be at `offset` already. @thread flusher, between
+ * rounds */
+struct nd_plog_trimmed {
+    uint64_t segments, records, bytes;
+};
+void nd_plog_trim(struct nd_plog *plog, uint64_t offset, struct nd_plog_trimmed *out);
 
 #endif

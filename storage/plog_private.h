@@ -26,8 +26,9 @@ struct plog_writer {
     uint32_t pending_count, pending_capacity;
     enum nd_err sync_result;
     bool synced;
-    uint32_t failures; /* in a row, disk full not counted */
-    uint64_t retry_ns; /* when unflushable: not before */
+    uint32_t failures;     /* in a row, disk full not counted */
+    uint64_t retry_ns;     /* when unflushable: not before */
+    uint64_t retention_ms; /* a segment spans no more; 0: no bound */
 };
 
 struct nd_plog {
@@ -56,5 +57,7 @@ void plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const c
 void plog_writer_adopt(struct nd_plog *plog, struct nd_segment *segment, int file);
 void plog_index_store(const struct nd_plog *plog, const struct nd_segment *segment);
 void plog_writer_release(struct nd_plog *plog);
+/* Close the file that is appended to, and forget it; nothing of it is pending. */
+void plog_writer_drop(struct nd_plog *plog);
 
 #endif

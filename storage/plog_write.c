@@ -14,6 +14,7 @@
 #include "storage/base/codec.h"
 
 #include "storage/plog_private.h"
+#include "storage/retention.h"
 #include "storage/window.h"
 
 enum {
@@ -55,7 +56,7 @@ void plog_writer_adopt(struct nd_plog *plog, struct nd_segment *segment, int fil
 }
 
 /* Forget the file: sealed, discarded or closed. */
-static void writer_drop(struct nd_plog *plog)
+void plog_writer_drop(struct nd_plog *plog)
 {
     struct plog_writer *w = &plog->writer;
 
@@ -74,7 +75,7 @@ static void writer_drop(struct nd_plog *plog)
 
 void plog_writer_release(struct nd_plog *plog)
 {
-    writer_drop(plog);
+    plog_writer_drop(plog);
     nd_free(plog->writer.pending);
     plog->writer.pending = NULL;
 }
@@ -104,7 +105,7 @@ static void writer_seal(struct nd_plog *plog)
     } else {
         plog_discard_file(plog, w->segment->summary.base_offset, ND_SEGMENT_LOG);
     }
-    writer_drop(plog);
+    plog_writer_drop(plog);
 }
 
 static enum nd_err file_create(struct nd_plog *plog, uint64_t base_offset, int *file_out,
@@ -326,17 +327,27 @@ static void pending_push(struct plog_writer *w, const struct nd_segment_frame *f
     w->pending[w->pending_count++] = *frame;
 }
 
+/* Would the file be too big with the frame, or span too much time for retention? */
+static bool writer_is_full(const struct builder *b)
+{
+    const struct plog_writer *w = &b->plog->writer;
+    uint64_t at = w->at + b->out_size;
+
+    if (at == ND_SEGMENT_HEADER_SIZE) {
+        return false;
+    }
+    int64_t first_ms = w->listed ? w->segment->summary.first_ms : w->pending[0].header.first_ms;
+    return at + ND_FRAME_HEADER_SIZE + b->frame.raw_size > b->plog->options.segment_bytes ||
+           nd_retention_must_roll(first_ms, b->frame.last_ms, w->retention_ms);
+}
+
 /* There is a file in which the frame has room. */
 static enum nd_err writer_ready(struct builder *b)
 {
     struct nd_plog *plog = b->plog;
-    struct plog_writer *w = &plog->writer;
 
-    if (w->segment != NULL) {
-        uint64_t at = w->at + b->out_size;
-        bool is_empty = at == ND_SEGMENT_HEADER_SIZE;
-        if (is_empty ||
-            at + ND_FRAME_HEADER_SIZE + b->frame.raw_size <= plog->options.segment_bytes) {
+    if (plog->writer.segment != NULL) {
+        if (!writer_is_full(b)) {
             return ND_OK;
         }
         enum nd_err err = writer_roll(b);
@@ -385,8 +396,9 @@ static enum nd_err record_add(struct builder *b, const uint8_t *record, size_t s
     struct nd_frame_header *header = &b->frame;
     int64_t time_ms = (int64_t)nd_get_u64(record + 16);
 
-    if (header->record_count > 0 && (offset != nd_frame_end(header) ||
-                                     header->raw_size + size > b->plog->options.frame_bytes)) {
+    if (header->record_count > 0 &&
+        (offset != nd_frame_end(header) || header->raw_size + size > b->plog->options.frame_bytes ||
+         nd_retention_must_roll(header->first_ms, time_ms, b->plog->writer.retention_ms))) {
         enum nd_err err = frame_emit(b);
         if (err != ND_OK) {
             return err;
@@ -443,6 +455,11 @@ static enum nd_err runs_write(struct builder *b, const struct nd_tail_run *runs,
 }
 
 /* --- the interface --- */
+
+void nd_plog_set_retention(struct nd_plog *plog, uint64_t retention_ms)
+{
+    plog->writer.retention_ms = retention_ms;
+}
 
 enum nd_err nd_plog_write(struct nd_plog *plog, const struct nd_tail_run *runs, uint32_t count,
                           struct nd_errmsg *msg)
