@@ -1,6 +1,9 @@
-/* A registry of families (one name, kind and help each), which own their series. Families and their
- * series are kept in order when they are made, so that the text is one walk. */
+/* A registry of families (one name, kind and help each), which own their series. Series are many
+ * and come and go with topics, so making and removing one costs the same however many there are: a
+ * family's are put in order when a text is made, and those that share their first label are listed
+ * together (a group). */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "storage/base/alloc.h"
 #include "storage/base/map.h"
@@ -14,6 +17,7 @@ struct nd_metrics *nd_metrics_new(void)
 
     nd_mutex_init(&metrics->lock);
     metrics->index = nd_map_new((uint64_t)(uintptr_t)metrics);
+    metrics->groups = nd_map_new((uint64_t)(uintptr_t)metrics);
     return metrics;
 }
 
@@ -37,9 +41,17 @@ static void family_free(struct nd_family *family)
 
 void nd_metrics_free(struct nd_metrics *metrics)
 {
+    struct nd_slice key;
+    void *group;
+    size_t at = 0;
+
     if (metrics == NULL) {
         return;
     }
+    while (nd_map_next(metrics->groups, &at, &key, &group)) {
+        nd_free(group);
+    }
+    nd_map_free(metrics->groups);
     for (size_t i = 0; i < metrics->count; i++) {
         family_free(metrics->families[i]);
     }
@@ -109,20 +121,48 @@ static struct nd_family *family_get_locked(struct nd_metrics *m, const struct wa
     return m->families[low];
 }
 
-static struct nd_series *series_add(struct nd_family *family, const char *labels)
+/* `name="value"` at the start of `labels`; empty when there is none. */
+static struct nd_slice first_label(const char *labels)
+{
+    bool quoted = false;
+    const char *at = labels;
+
+    for (; *at != '\0' && (quoted || *at != ','); at++) {
+        if (quoted && *at == '\\' && at[1] != '\0') {
+            at += 1;
+        } else if (*at == '"') {
+            quoted = !quoted;
+        }
+    }
+    return nd_slice_make(labels, (size_t)(at - labels));
+}
+
+static void group_join_locked(struct nd_metrics *m, struct nd_series *series)
+{
+    struct nd_slice label = first_label(series->labels);
+    struct nd_list *group = nd_map_get(m->groups, label);
+
+    if (group == NULL) {
+        group = nd_xmalloc(sizeof *group);
+        nd_list_init(group);
+        (void)nd_map_put(m->groups, label, group);
+    }
+    nd_list_append(group, &series->group_link);
+}
+
+static struct nd_series *series_add_locked(struct nd_metrics *m, struct nd_family *family,
+                                           const char *labels)
 {
     size_t counts = family->kind == ND_METRIC_HISTOGRAM ? family->buckets_count + 1 : 0;
     struct nd_series *series = nd_xcalloc(1, sizeof *series + counts * sizeof series->counts[0]);
-    size_t at = family->count;
 
     series->family = family;
     series->labels = nd_xstrdup(labels);
+    series->at = family->count;
     family->series = grow(family->series, family->count, &family->capacity);
-    for (; at > 0 && strcmp(family->series[at - 1]->labels, labels) > 0; at--) {
-        family->series[at] = family->series[at - 1];
-    }
-    family->series[at] = series;
-    family->count += 1;
+    family->series[family->count++] = series;
+    family->ordered = false;
+    group_join_locked(m, series);
     return series;
 }
 
@@ -142,7 +182,7 @@ static struct nd_series *series_get(struct nd_metrics *m, const struct wanted *w
     nd_mutex_lock(&m->lock);
     struct nd_series *series = nd_map_get(m->index, nd_slice_str(key));
     if (series == NULL) {
-        series = series_add(family_get_locked(m, wanted), wanted->labels);
+        series = series_add_locked(m, family_get_locked(m, wanted), wanted->labels);
         (void)nd_map_put(m->index, nd_slice_str(key), series);
     }
     ND_ASSERT(series->family->kind == wanted->kind);
@@ -176,63 +216,55 @@ struct nd_series *nd_metrics_histogram(struct nd_metrics *m, const char *name, c
     return series_get(m, &wanted);
 }
 
-/* `pair` as a whole label, not as the end of another's name: after the start or a comma that is not
- * inside a value. */
-static bool labels_have(const char *labels, const char *pair)
+/* Its group is the caller's business. */
+static void series_remove_locked(struct nd_metrics *m, struct nd_series *series)
 {
-    size_t size = strlen(pair);
-    const char *at = labels;
+    struct nd_family *family = series->family;
+    char *key = index_key(family->name, series->labels);
 
-    for (;;) {
-        if (strncmp(at, pair, size) == 0 && (at[size] == ',' || at[size] == '\0')) {
-            return true;
-        }
-        bool quoted = false;
-        for (; *at != '\0' && (quoted || *at != ','); at++) {
-            if (quoted && *at == '\\' && at[1] != '\0') {
-                at += 1;
-            } else if (*at == '"') {
-                quoted = !quoted;
-            }
-        }
-        if (*at == '\0') {
-            return false;
-        }
-        at += 1;
-    }
-}
-
-static void family_remove_locked(struct nd_metrics *m, struct nd_family *family, const char *pair)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < family->count; i++) {
-        struct nd_series *series = family->series[i];
-        if (labels_have(series->labels, pair)) {
-            char *key = index_key(family->name, series->labels);
-            (void)nd_map_remove(m->index, nd_slice_str(key));
-            nd_free(key);
-            series_free(series);
-        } else {
-            family->series[kept++] = series;
-        }
-    }
-    family->count = kept;
+    (void)nd_map_remove(m->index, nd_slice_str(key));
+    nd_free(key);
+    family->series[series->at] = family->series[--family->count];
+    family->series[series->at]->at = series->at;
+    family->ordered = false;
+    series_free(series);
 }
 
 void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *value)
 {
     char pair[LABELS_SIZE_MAX] = "";
+    struct nd_list *link;
 
     if (m == NULL) {
         return;
     }
     nd_metrics_label(pair, sizeof pair, label, value);
     nd_mutex_lock(&m->lock);
-    for (size_t i = 0; i < m->count; i++) {
-        family_remove_locked(m, m->families[i], pair);
+    struct nd_list *group = nd_map_remove(m->groups, nd_slice_str(pair));
+    while (group != NULL && (link = nd_list_pop(group)) != NULL) {
+        series_remove_locked(m, ND_CONTAINER_OF(link, struct nd_series, group_link));
     }
+    nd_free(group);
     nd_mutex_unlock(&m->lock);
+}
+
+static int series_compare(const void *a, const void *b)
+{
+    const struct nd_series *const *left = a, *const *right = b;
+
+    return strcmp((*left)->labels, (*right)->labels);
+}
+
+void nd_family_order(struct nd_family *family)
+{
+    if (family->ordered) {
+        return;
+    }
+    qsort(family->series, family->count, sizeof family->series[0], series_compare);
+    for (size_t i = 0; i < family->count; i++) {
+        family->series[i]->at = i;
+    }
+    family->ordered = true;
 }
 
 static uint64_t bits_of_double(double value)

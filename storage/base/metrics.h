@@ -26,7 +26,7 @@ struct nd_series *nd_metrics_gauge(struct nd_metrics *m, const char *name, const
 struct nd_series *nd_metrics_histogram(struct nd_metrics *m, const char *name, const char *labels,
                                        const char *help, const double *buckets,
                                        size_t buckets_count);
-/* Remove every series whose labels contain `label="value"`; nobody may hold them any more. */
+/* Remove every series whose first label is `label="value"`; nobody may hold them any more. */
 void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *value);
 
 void nd_series_add(struct nd_series *series, uint64_t amount); /* counter, gauge */

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "storage/base/list.h"
 #include "storage/base/metrics.h"
 #include "storage/base/thread.h"
 
@@ -14,7 +15,9 @@ struct nd_map;
 struct nd_series {
     struct nd_family *family;
     char *labels;
-    _Atomic uint64_t value; /* counter: the number; gauge and histogram sum: bits of a double */
+    size_t at;                 /* in family->series */
+    struct nd_list group_link; /* those with the same first label */
+    _Atomic uint64_t value;    /* counter: the number; gauge and histogram sum: bits of a double */
     /* Histogram: the observations of each bucket alone, then those above them all. */
     _Atomic uint64_t counts[];
 };
@@ -24,8 +27,9 @@ struct nd_family {
     enum nd_metric_kind kind;
     double *buckets;
     size_t buckets_count;
-    struct nd_series **series; /* by labels */
+    struct nd_series **series; /* by labels while `ordered` */
     size_t count, capacity;
+    bool ordered;
 };
 
 struct nd_collector {
@@ -38,9 +42,13 @@ struct nd_metrics {
     struct nd_family **families;     /* by name; guarded by lock */
     size_t count, capacity;          /* guarded by lock */
     struct nd_map *index;            /* name and labels to series; guarded by lock */
+    struct nd_map *groups;           /* first label to list of series; guarded by lock */
     struct nd_collector *collectors; /* guarded by lock */
     size_t collectors_count;         /* guarded by lock */
 };
+
+/* Put the series in order, for a text. Under the registry's lock. */
+void nd_family_order(struct nd_family *family);
 
 static inline double nd_double_of_bits(uint64_t bits)
 {

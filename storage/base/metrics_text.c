@@ -109,11 +109,12 @@ static const char *kind_name(enum nd_metric_kind kind)
     ND_UNREACHABLE();
 }
 
-static void put_family(struct nd_buf *out, const struct nd_family *family)
+static void put_family(struct nd_buf *out, struct nd_family *family)
 {
     if (family->count == 0) {
         return;
     }
+    nd_family_order(family);
     nd_buf_put_text(out, "# HELP narad_");
     nd_buf_put_text(out, family->name);
     nd_buf_put_u8(out, ' ');
