@@ -70,6 +70,7 @@ static enum nd_err partition_get(struct nd_recovery *recovery, const struct nd_p
                                     &partition->positions, msg);
     if (err == ND_OK) {
         partition->grounded = partition->started = true;
+        partition->checkpointed = partition->positions.flushed_offset;
     } else if (err == ND_ERR_NOT_FOUND) {
         partition->positions.id = *id;
     } else {
@@ -96,44 +97,108 @@ static void applied(struct nd_recovered_partition *partition, const struct nd_wa
 
 /* --- runs --- */
 
-static void run_append(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
-                       const struct nd_tail_run *run)
+/* Records below it are in segments, or were let go. Until its positions are known only what was
+ * said counts: where its first COMMIT in the log begins tells nothing about what is restated. */
+static uint64_t data_from(const struct nd_recovered_partition *partition)
+{
+    const struct nd_positions *positions = &partition->positions;
+
+    return partition->grounded ? ND_MAX(positions->flushed_offset, positions->log_start)
+                               : partition->checkpointed;
+}
+
+static uint64_t run_end(const struct nd_tail_run *run)
+{
+    return run->base_offset + run->count;
+}
+
+static void run_put(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                    uint32_t at, const struct nd_tail_run *run)
 {
     if (partition->runs_count == partition->runs_capacity) {
         uint32_t capacity = ND_MAX(partition->runs_capacity * 2, (uint32_t)RUNS_FIRST);
         partition->runs = nd_xrealloc(partition->runs, capacity * sizeof *partition->runs);
         partition->runs_capacity = capacity;
     }
-    partition->runs[partition->runs_count++] = *run;
+    memmove(partition->runs + at + 1, partition->runs + at,
+            (partition->runs_count - at) * sizeof *partition->runs);
+    partition->runs[at] = *run;
+    partition->runs_count += 1;
     recovery->tail_bytes += run->records.size + RUN_OVERHEAD;
+}
+
+/* Let the runs [from, to) go. */
+static void runs_drop(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                      uint32_t from, uint32_t to)
+{
+    if (from == to) {
+        return;
+    }
+    for (uint32_t i = from; i < to; i++) {
+        recovery->tail_bytes -= partition->runs[i].records.size + RUN_OVERHEAD;
+        nd_block_unref(partition->runs[i].block);
+    }
+    memmove(partition->runs + from, partition->runs + to,
+            (partition->runs_count - to) * sizeof *partition->runs);
+    partition->runs_count -= to - from;
+}
+
+static void runs_drop_below(struct nd_recovery *recovery, struct nd_recovered_partition *partition)
+{
+    uint64_t below = data_from(partition);
+    uint32_t gone = 0;
+
+    while (gone < partition->runs_count && run_end(&partition->runs[gone]) <= below) {
+        gone += 1;
+    }
+    runs_drop(recovery, partition, 0, gone);
 }
 
 void nd_recovery_set_flushed(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
                              uint64_t offset)
 {
-    uint32_t gone = 0;
-
+    partition->checkpointed = ND_MAX(partition->checkpointed, offset);
     partition->positions.flushed_offset = ND_MAX(partition->positions.flushed_offset, offset);
-    offset = ND_MAX(partition->positions.flushed_offset, partition->positions.log_start);
-    while (gone < partition->runs_count &&
-           partition->runs[gone].base_offset + partition->runs[gone].count <= offset) {
-        recovery->tail_bytes -= partition->runs[gone].records.size + RUN_OVERHEAD;
-        nd_block_unref(partition->runs[gone].block);
-        gone += 1;
-    }
-    if (gone > 0) {
-        partition->runs_count -= gone;
-        memmove(partition->runs, partition->runs + gone,
-                partition->runs_count * sizeof *partition->runs);
-    }
+    runs_drop_below(recovery, partition);
 }
 
-/* Copy the part of a COMMIT that no segment holds. */
+/* Put a run at its place. One that was restated ends where an older one ends that holds the same
+ * records (the front of either may be cut off by what was flushed when it was read), and takes its
+ * place if it holds all of it. Otherwise the older one stays, and with it what the log must keep.
+ * False: it cuts another one, which no run does. */
+static bool run_insert(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                       const struct nd_tail_run *run)
+{
+    uint32_t at = partition->runs_count;
+
+    while (at > 0 && partition->runs[at - 1].base_offset >= run_end(run)) {
+        at -= 1;
+    }
+    const struct nd_tail_run *older = at > 0 ? &partition->runs[at - 1] : NULL;
+    if (older == NULL || run_end(older) <= run->base_offset) {
+        run_put(recovery, partition, at, run);
+        return true;
+    }
+    if (run_end(older) != run_end(run)) {
+        return false;
+    }
+    if (older->base_offset < run->base_offset) {
+        nd_block_unref(run->block);
+        return true;
+    }
+    if (at > 1 && run_end(&partition->runs[at - 2]) > run->base_offset) {
+        return false;
+    }
+    runs_drop(recovery, partition, at - 1, at);
+    run_put(recovery, partition, at - 1, run);
+    return true;
+}
+
+/* Copy the part of a COMMIT or RESTATED that no segment holds. */
 static enum nd_err data_keep(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
                              const struct nd_wal_entry *entry, struct nd_errmsg *msg)
 {
-    const struct nd_positions *positions = &partition->positions;
-    uint64_t below = ND_MAX(positions->flushed_offset, positions->log_start);
+    uint64_t below = data_from(partition);
 
     if (recovery->options.positions_only || entry->base_offset + entry->count <= below) {
         return ND_OK;
@@ -151,15 +216,25 @@ static enum nd_err data_keep(struct nd_recovery *recovery, struct nd_recovered_p
                               .sequence = entry->sequence,
                               .staged_ns =
                                   recovery->options.env->mono_ns(recovery->options.env->impl),
-                              .count = entry->count};
+                              .count = entry->count,
+                              .origin_member = entry->origin_member,
+                              .origin_writer = entry->origin_writer,
+                              .origin_sequence = entry->origin_sequence};
     if (entry->base_offset < below) {
         uint32_t skipped = (uint32_t)(below - entry->base_offset);
         size_t at = nd_run_seek(run.records, skipped);
         run.records = nd_slice_make(run.records.data + at, run.records.size - at);
         run.base_offset = below;
         run.count -= skipped;
+        run.origin_sequence += skipped;
     }
-    run_append(recovery, partition, &run);
+    if (!run_insert(recovery, partition, &run)) {
+        nd_block_unref(run.block);
+        nd_errmsg_set(msg, "partition %s/%u: sequence %llu cuts records at offset %llu",
+                      entry->id.topic, entry->id.partition, (unsigned long long)entry->sequence,
+                      (unsigned long long)run.base_offset);
+        return ND_ERR_CORRUPT;
+    }
     return ND_OK;
 }
 
@@ -232,6 +307,16 @@ static enum nd_err commit_apply(struct nd_recovery *recovery,
     return err != ND_OK ? err : relieve(recovery, msg);
 }
 
+/* Data and no more: what its COMMIT said beside it is in positions that are newer than that. */
+static enum nd_err restated_apply(struct nd_recovery *recovery,
+                                  struct nd_recovered_partition *partition,
+                                  const struct nd_wal_entry *entry, struct nd_errmsg *msg)
+{
+    enum nd_err err = data_keep(recovery, partition, entry, msg);
+
+    return err != ND_OK ? err : relieve(recovery, msg);
+}
+
 static void ack_apply(struct nd_recovered_partition *partition, const struct nd_wal_entry *entry)
 {
     struct nd_positions *positions = &partition->positions;
@@ -271,8 +356,6 @@ static void cursor_apply(struct nd_recovered_partition *partition, const struct 
 static void position_apply(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
                            const struct nd_wal_entry *entry)
 {
-    uint64_t flushed = partition->positions.flushed_offset;
-
     if (!partition->grounded) { /* what was counted before it was known where it stands */
         partition->gap_records = partition->acks_dropped = 0;
     }
@@ -280,7 +363,8 @@ static void position_apply(struct nd_recovery *recovery, struct nd_recovered_par
     partition->positions.applied_sequence = entry->sequence_last;
     partition->position_from = entry->sequence;
     partition->grounded = partition->started = true;
-    nd_recovery_set_flushed(recovery, partition, flushed);
+    nd_recovery_set_flushed(recovery, partition,
+                            ND_MAX(partition->checkpointed, entry->positions->flushed_offset));
 }
 
 static enum nd_err partition_replay(struct nd_recovery *recovery, const struct nd_wal_entry *entry,
@@ -295,6 +379,9 @@ static enum nd_err partition_replay(struct nd_recovery *recovery, const struct n
     if (entry->type == ND_WAL_COMMIT) {
         return commit_apply(recovery, partition, entry, msg);
     }
+    if (entry->type == ND_WAL_RESTATED) {
+        return restated_apply(recovery, partition, entry, msg);
+    }
     if (entry->sequence_last <= partition->positions.applied_sequence) {
         return ND_OK; /* the positions cover it */
     }
@@ -303,6 +390,7 @@ static enum nd_err partition_replay(struct nd_recovery *recovery, const struct n
     case ND_WAL_CURSOR: cursor_apply(partition, entry); break;
     case ND_WAL_POSITION: position_apply(recovery, partition, entry); break;
     case ND_WAL_COMMIT:
+    case ND_WAL_RESTATED:
     case ND_WAL_ACCEPT:
     case ND_WAL_DISPATCHED:
     case ND_WAL_CHECKPOINT: break;
@@ -435,6 +523,7 @@ enum nd_err nd_recovery_replay(void *arg, const struct nd_wal_entry *entry, stru
     recovery->commit_clock_ms = ND_MAX(recovery->commit_clock_ms, entry->time_ms);
     switch (entry->type) {
     case ND_WAL_COMMIT:
+    case ND_WAL_RESTATED:
     case ND_WAL_ACK:
     case ND_WAL_CURSOR:
     case ND_WAL_POSITION: return partition_replay(recovery, entry, msg);
@@ -493,6 +582,8 @@ static enum nd_err partition_finish(struct nd_recovery *recovery,
                (unsigned long long)positions->id.incarnation, positions->id.partition);
         recovery->refused += 1;
     }
+    partition->grounded = true; /* as far as it ever will be */
+    runs_drop_below(recovery, partition);
     bool is_covered = partition->runs_count == 0 && partition->position_from == UINT64_MAX;
     bool is_remnant = !partition->started; /* acks of an incarnation that was deleted */
     if (refused || is_covered || is_remnant) {
@@ -503,8 +594,8 @@ static enum nd_err partition_finish(struct nd_recovery *recovery,
     positions->next_offset = ND_MAX(positions->next_offset, positions->flushed_offset);
     positions->next_offset = ND_MAX(positions->next_offset, positions->frontier);
     partition->needed_from = partition->position_from;
-    if (partition->runs_count > 0) {
-        partition->needed_from = ND_MIN(partition->needed_from, partition->runs[0].sequence);
+    for (uint32_t i = 0; i < partition->runs_count; i++) {
+        partition->needed_from = ND_MIN(partition->needed_from, partition->runs[i].sequence);
     }
     if (partition->gap_records > 0 || partition->acks_dropped > 0) {
         nd_log(recovery->options.log, ND_LOG_WARN, "recovery", "partition has a gap",

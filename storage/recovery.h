@@ -12,12 +12,13 @@ struct nd_recovered_partition {
     struct nd_list link;           /* in nd_recovery.partitions */
     struct nd_positions positions; /* as of the end of the WAL; owned */
     struct nd_tail_run
-        *runs; /* ascending, unflushed COMMITs; each holds a block reference; owned */
+        *runs; /* ascending offsets, unflushed records; each holds a block reference; owned */
     uint32_t runs_count, runs_capacity;
     uint64_t needed_from;   /* lowest sequence the WAL must keep for it until it is restated */
     uint64_t gap_records;   /* offsets that nothing holds */
     uint64_t acks_dropped;  /* settled offsets at or above the next offset */
     uint64_t position_from; /* private: first entry that its durable positions do not cover */
+    uint64_t checkpointed;  /* private: flushed offset that a CHECKPOINT or positions state */
     bool grounded;          /* private: positions or its very first entry were found */
     bool started;           /* private: a COMMIT was seen */
 };

@@ -80,11 +80,37 @@ static void runs_grow(struct nd_tail *tail)
     tail->head = 0;
 }
 
+/* --- sequences --- */
+
+static void lowest_find(struct nd_tail *tail)
+{
+    uint32_t first = cached_count(tail);
+
+    tail->lowest_sequence = UINT64_MAX;
+    tail->unordered = tail->unordered && first < tail->count;
+    for (uint32_t i = first; i < tail->count && tail->unordered; i++) {
+        tail->lowest_sequence = ND_MIN(tail->lowest_sequence, run_at(tail, i)->sequence);
+    }
+}
+
+static void sequence_note(struct nd_tail *tail, uint64_t sequence)
+{
+    if (!tail->unordered && tail->bytes_unflushed > 0 &&
+        run_at(tail, tail->count - 1)->sequence > sequence) {
+        tail->unordered = true; /* recovered behind what was restated before */
+        lowest_find(tail);
+    }
+    if (tail->unordered) {
+        tail->lowest_sequence = ND_MIN(tail->lowest_sequence, sequence);
+    }
+}
+
 void nd_tail_append(struct nd_tail *tail, const struct nd_tail_run *run)
 {
     ND_ASSERT(run->count > 0 && run->records.size > 0);
     ND_ASSERT(tail->count == 0 || run->base_offset >= nd_tail_end(tail));
     ND_ASSERT(run_end(run) > tail->flushed);
+    sequence_note(tail, run->sequence);
     if (tail->count == tail->capacity) {
         runs_grow(tail);
     }
@@ -128,7 +154,10 @@ uint64_t nd_tail_oldest_sequence(const struct nd_tail *tail)
 {
     uint32_t first = cached_count(tail);
 
-    return first < tail->count ? run_at(tail, first)->sequence : UINT64_MAX;
+    if (first == tail->count) {
+        return UINT64_MAX;
+    }
+    return tail->unordered ? tail->lowest_sequence : run_at(tail, first)->sequence;
 }
 
 uint64_t nd_tail_oldest_ns(const struct nd_tail *tail)
@@ -157,6 +186,45 @@ uint32_t nd_tail_take_refs(const struct nd_tail *tail, struct nd_tail_run *out, 
     return taken;
 }
 
+uint32_t nd_tail_take_below(const struct nd_tail *tail, uint64_t sequence, struct nd_tail_run *out,
+                            uint32_t out_max, size_t bytes_max)
+{
+    uint32_t taken = 0;
+    size_t bytes = 0;
+
+    for (uint32_t i = cached_count(tail); i < tail->count && taken < out_max; i++) {
+        const struct nd_tail_run *run = run_at(tail, i);
+        if (run->sequence >= sequence) {
+            continue;
+        }
+        if (run_bytes(run) > bytes_max - bytes) {
+            break;
+        }
+        bytes += run_bytes(run);
+        out[taken] = *run;
+        nd_block_ref(run->block);
+        taken += 1;
+    }
+    return taken;
+}
+
+void nd_tail_restated(struct nd_tail *tail, const uint64_t *bases, uint32_t count,
+                      uint64_t sequence)
+{
+    uint32_t cached = cached_count(tail);
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = run_find(tail, bases[i]);
+        if (index >= cached && index < tail->count &&
+            run_at(tail, index)->base_offset == bases[i]) {
+            ND_ASSERT(run_at(tail, index)->sequence < sequence);
+            run_at(tail, index)->sequence = sequence;
+        }
+    }
+    tail->unordered = true;
+    lowest_find(tail);
+}
+
 void nd_tail_set_flushed(struct nd_tail *tail, uint64_t offset)
 {
     uint32_t from = cached_count(tail);
@@ -167,6 +235,9 @@ void nd_tail_set_flushed(struct nd_tail *tail, uint64_t offset)
         size_t bytes = run_bytes(run_at(tail, i));
         tail->bytes_unflushed -= bytes;
         tail->bytes_cached += bytes;
+    }
+    if (tail->unordered) {
+        lowest_find(tail);
     }
 }
 

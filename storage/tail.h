@@ -18,9 +18,10 @@ struct nd_tail_run {
     struct nd_block *block;  /* counted: this run holds one reference */
     struct nd_slice records; /* inside the block */
     uint64_t base_offset;
-    uint64_t sequence;  /* of its COMMIT in the WAL */
+    uint64_t sequence;  /* of its COMMIT in the WAL, or of where it was restated since (F3) */
     uint64_t staged_ns; /* monotonic clock when it became visible */
     uint32_t count;
+    uint64_t origin_member, origin_writer, origin_sequence; /* of its first record (W9) */
 };
 
 struct nd_tail {
@@ -29,6 +30,10 @@ struct nd_tail {
     uint64_t flushed;       /* runs that end at or below it are cached copies */
     size_t bytes_unflushed; /* of records, plus 64 a run for bookkeeping */
     size_t bytes_cached;
+    /* Sequences ascend with the offsets until a run is restated; then the lowest one is kept here,
+     * until nothing is unflushed. */
+    bool unordered;
+    uint64_t lowest_sequence;
     /* Where the last read ended, so that the next offset is found without a walk. */
     uint64_t cursor_offset;
     uint32_t cursor_run;
@@ -48,13 +53,20 @@ void nd_tail_append(struct nd_tail *tail, const struct nd_tail_run *run);
  * counted: valid until the tail changes, or longer with nd_block_ref. */
 ND_CHECKED enum nd_err nd_tail_read(struct nd_tail *tail, uint64_t offset,
                                     struct nd_record_view *out, struct nd_block **block_out);
-/* Sequence of the oldest unflushed run; UINT64_MAX when there is none. */
+/* The lowest sequence of an unflushed run; UINT64_MAX when there is none. */
 uint64_t nd_tail_oldest_sequence(const struct nd_tail *tail);
 uint64_t nd_tail_oldest_ns(const struct nd_tail *tail); /* UINT64_MAX when there is none */
 /* Copy counted references to the oldest unflushed runs into `out` (room for `out_max`), at most
  * `bytes_max` bytes but at least one run. Returns how many. */
 uint32_t nd_tail_take_refs(const struct nd_tail *tail, struct nd_tail_run *out, uint32_t out_max,
                            size_t bytes_max);
+/* The same of those unflushed runs whose sequence lies below `sequence`; none when the first one is
+ * bigger than `bytes_max`. */
+uint32_t nd_tail_take_below(const struct nd_tail *tail, uint64_t sequence, struct nd_tail_run *out,
+                            uint32_t out_max, size_t bytes_max);
+/* The runs that begin at `bases`, as far as they are still unflushed, lie at `sequence` now. */
+void nd_tail_restated(struct nd_tail *tail, const uint64_t *bases, uint32_t count,
+                      uint64_t sequence);
 /* Records below `offset` are in a verified segment now: runs that lie below it become cached. One
  * that it cuts stays whole and unflushed; a partition log takes only what it lacks of it. */
 void nd_tail_set_flushed(struct nd_tail *tail, uint64_t offset);

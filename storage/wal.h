@@ -29,6 +29,7 @@ enum nd_wal_entry_type {
     ND_WAL_CURSOR = 5,     /* a fan-out cursor advanced */
     ND_WAL_POSITION = 6,   /* one partition restated */
     ND_WAL_CHECKPOINT = 7, /* a flush round was verified */
+    ND_WAL_RESTATED = 8,   /* records of a COMMIT again: no segment takes them (F3) */
 };
 
 /* What a stager wants written; slices are borrowed until the unit's outcome. */
@@ -106,6 +107,10 @@ void nd_wal_unit_init(struct nd_wal_unit *unit, enum nd_wal_class class);
 void nd_wal_unit_reset(struct nd_wal_unit *unit); /* empty, keeps memory */
 void nd_wal_unit_release(struct nd_wal_unit *unit);
 void nd_wal_unit_add_commit(struct nd_wal_unit *unit, const struct nd_wal_commit *commit);
+/* The same records at the same offsets as in an older entry, which this one stands for as their
+ * place: data only, what a COMMIT says beside it is in the positions. `commit` states the origin.
+ */
+void nd_wal_unit_add_restated(struct nd_wal_unit *unit, const struct nd_wal_commit *commit);
 void nd_wal_unit_add_accept(struct nd_wal_unit *unit, const struct nd_wal_accept *accept);
 void nd_wal_unit_add_ack(struct nd_wal_unit *unit, const struct nd_wal_ack *ack);
 void nd_wal_unit_add_dispatched(struct nd_wal_unit *unit,
@@ -121,12 +126,12 @@ void nd_wal_unit_add_cursor(struct nd_wal_unit *unit, const struct nd_partition_
 struct nd_wal_entry {
     enum nd_wal_entry_type type;
     uint64_t sequence, sequence_last;
-    struct nd_partition_id id; /* COMMIT ACCEPT ACK CURSOR */
-    uint64_t base_offset;      /* COMMIT */
-    int64_t time_ms;           /* COMMIT ACCEPT; CHECKPOINT: commit clock */
-    uint32_t count;            /* COMMIT ACCEPT: records */
-    struct nd_slice records;   /* COMMIT ACCEPT, checked */
-    uint64_t origin_member, origin_writer, origin_sequence; /* COMMIT, ACCEPT: filled in */
+    struct nd_partition_id id; /* COMMIT RESTATED ACCEPT ACK CURSOR */
+    uint64_t base_offset;      /* COMMIT RESTATED */
+    int64_t time_ms;           /* COMMIT RESTATED ACCEPT; CHECKPOINT: commit clock */
+    uint32_t count;            /* COMMIT RESTATED ACCEPT: records */
+    struct nd_slice records;   /* COMMIT RESTATED ACCEPT, checked */
+    uint64_t origin_member, origin_writer, origin_sequence; /* of them; ACCEPT: filled in */
     const struct nd_offset_range *ranges;                   /* ACK DISPATCHED */
     uint32_t ranges_count;
     uint64_t writer;                      /* DISPATCHED */
@@ -197,6 +202,8 @@ ND_CHECKED enum nd_err nd_wal_stage(struct nd_wal *wal, struct nd_wal_stager *st
  */
 void nd_wal_stager_needs(struct nd_wal *wal, struct nd_wal_stager *stager, uint64_t sequence);
 void nd_wal_stager_adopt(struct nd_wal *wal, struct nd_wal_stager *stager);
+/* The biggest unit that a frame holds. @thread any */
+size_t nd_wal_unit_bytes_max(const struct nd_wal *wal);
 
 /* --- driving --- */
 /* Take what is staged, write it, sync, return the units (W1). False when there was nothing to do.
@@ -211,6 +218,12 @@ void nd_wal_thread_stop(struct nd_wal *wal); /* after the last staged group */
  * restate them. 0: nothing does. After 60 s without entries it is the start of the active file.
  * @thread any */
 uint64_t nd_wal_lift_below(struct nd_wal *wal);
+/* Records that no segment takes and that lie below this sequence are to be restated at the head
+ * (F3). `bytes`: all there are of them. They lie that far behind when they were passed by
+ * keep_bytes and twice themselves, so that what restating writes is never itself a reason to
+ * restate. 0: nothing is, or the log is failed, or nearly nothing but the reserve is left (W6).
+ * With a full disk, and after 60 s without entries, keep_bytes count as 0. @thread any */
+uint64_t nd_wal_restate_below(struct nd_wal *wal, uint64_t bytes);
 /* Would a CHECKPOINT staged now free a file? @thread any */
 bool nd_wal_trimmable(struct nd_wal *wal);
 /* After a CHECKPOINT was synced: remove or recycle files wholly below its replay_from, oldest

@@ -126,11 +126,12 @@ static void ranges_put(struct nd_buf *out, const struct nd_offset_range *ranges,
     }
 }
 
-void nd_wal_unit_add_commit(struct nd_wal_unit *unit, const struct nd_wal_commit *commit)
+static void records_add(struct nd_wal_unit *unit, enum nd_wal_entry_type type,
+                        const struct nd_wal_commit *commit)
 {
     ND_ASSERT(commit->count > 0 && commit->records.size > 0);
     ND_ASSERT(commit->base_offset < UINT64_MAX - commit->count);
-    struct nd_wal_part *part = entry_begin_of(unit, ND_WAL_COMMIT, commit->id, commit->count);
+    struct nd_wal_part *part = entry_begin_of(unit, type, commit->id, commit->count);
     nd_buf_put_u64(&unit->heads, commit->base_offset);
     nd_buf_put_u64(&unit->heads, (uint64_t)commit->time_ms);
     if (commit->origin_member == 0) {
@@ -142,6 +143,17 @@ void nd_wal_unit_add_commit(struct nd_wal_unit *unit, const struct nd_wal_commit
     nd_buf_put_text(&unit->heads, commit->id->topic);
     part->body = commit->records;
     entry_end(unit, part);
+}
+
+void nd_wal_unit_add_commit(struct nd_wal_unit *unit, const struct nd_wal_commit *commit)
+{
+    records_add(unit, ND_WAL_COMMIT, commit);
+}
+
+void nd_wal_unit_add_restated(struct nd_wal_unit *unit, const struct nd_wal_commit *commit)
+{
+    ND_ASSERT(commit->origin_member != 0); /* this entry's own sequence is not their origin */
+    records_add(unit, ND_WAL_RESTATED, commit);
 }
 
 void nd_wal_unit_add_accept(struct nd_wal_unit *unit, const struct nd_wal_accept *accept)
@@ -254,7 +266,8 @@ void nd_wal_unit_stamp(struct nd_wal_unit *unit, const struct nd_wal_stamp *stam
                 break;
             case ND_WAL_ACK:
             case ND_WAL_DISPATCHED:
-            case ND_WAL_CURSOR: break;
+            case ND_WAL_CURSOR:
+            case ND_WAL_RESTATED: break;
             }
         }
         sequence += nd_get_u32(head + AT_SEQUENCES);
@@ -337,7 +350,8 @@ static enum nd_err records_get(struct nd_reader *in, uint32_t topic_size, struct
         return err;
     }
     out->records = nd_read_slice(in, nd_reader_left(in));
-    if (out->count == 0 || out->count != out->sequence_last - out->sequence + 1 ||
+    uint64_t sequences = out->sequence_last - out->sequence + 1;
+    if (out->count == 0 || (out->type != ND_WAL_RESTATED && sequences != out->count) ||
         out->base_offset >= UINT64_MAX - out->count ||
         out->origin_sequence >= UINT64_MAX - out->count) {
         return ND_ERR_CORRUPT;
@@ -395,6 +409,7 @@ static enum nd_err body_get(struct nd_wal_decoder *decoder, struct nd_reader *in
         return err;
     case ND_WAL_CHECKPOINT: return checkpoint_get(decoder, in, out);
     case ND_WAL_COMMIT:
+    case ND_WAL_RESTATED:
     case ND_WAL_ACCEPT:
     case ND_WAL_ACK:
     case ND_WAL_CURSOR: break;
@@ -414,11 +429,11 @@ static enum nd_err body_get(struct nd_wal_decoder *decoder, struct nd_reader *in
         return topic_get(in, topic_size, &out->id);
     }
     out->count = count;
-    if (out->type == ND_WAL_COMMIT) {
+    if (out->type != ND_WAL_ACCEPT) {
         out->base_offset = nd_read_u64(in);
     }
     out->time_ms = (int64_t)nd_read_u64(in);
-    if (out->type == ND_WAL_COMMIT) {
+    if (out->type != ND_WAL_ACCEPT) {
         out->origin_member = nd_read_u64(in);
     }
     out->origin_writer = nd_read_u64(in);
@@ -436,7 +451,7 @@ static bool head_get(struct nd_slice in, size_t *size_out, uint32_t *sequences_o
     uint32_t sequences = nd_get_u32(in.data + AT_SEQUENCES);
     uint8_t type = in.data[AT_TYPE];
     if (size < ND_WAL_ENTRY_HEAD_SIZE || size > in.size || type < ND_WAL_COMMIT ||
-        type > ND_WAL_CHECKPOINT || in.data[AT_VERSION] != ND_WAL_ENTRY_VERSION || sequences == 0 ||
+        type > ND_WAL_RESTATED || in.data[AT_VERSION] != ND_WAL_ENTRY_VERSION || sequences == 0 ||
         nd_get_u32(in.data + AT_RESERVED) != 0) {
         return false;
     }

@@ -84,23 +84,47 @@ void nd_wal_set_tails(struct nd_wal *wal, uint32_t tails)
 
 /* --- what stands in the way --- */
 
+static bool idle_locked(const struct nd_wal *wal, uint64_t now_ns) ND_REQUIRES(wal->lock)
+{
+    return now_ns >= wal->entries_ns + idle_ns;
+}
+
+/* The sequence below which everything goes when the newest closed files of `keep_bytes` stay. */
+static uint64_t below_locked(const struct nd_wal *wal, uint64_t keep_bytes) ND_REQUIRES(wal->lock)
+{
+    const struct nd_list *active = wal->files.prev;
+    uint64_t kept = 0;
+
+    for (struct nd_list *link = active->prev; link != &wal->files; link = link->prev) {
+        kept += file_of(link)->bytes;
+        if (kept > keep_bytes) { /* the first that is too much, and all before it */
+            return file_of(link->next)->first_sequence;
+        }
+    }
+    return 0;
+}
+
 uint64_t nd_wal_lift_below(struct nd_wal *wal)
 {
-    uint64_t kept = 0, below = 0;
     uint64_t now_ns = wal->env->mono_ns(wal->env->impl);
 
     nd_mutex_lock(&wal->lock);
-    bool idle = now_ns >= wal->entries_ns + idle_ns;
-    uint64_t keep_bytes = idle ? 0 : wal->options.keep_bytes;
-    struct nd_list *active = wal->files.prev;
-    /* From the newest closed file backwards: the first one that is too much must go, and all
-     * before. */
-    for (struct nd_list *link = active->prev; link != &wal->files; link = link->prev) {
-        kept += file_of(link)->bytes;
-        if (kept > keep_bytes) {
-            below = file_of(link->next)->first_sequence;
-            break;
-        }
+    uint64_t below = below_locked(wal, idle_locked(wal, now_ns) ? 0 : wal->options.keep_bytes);
+    nd_mutex_unlock(&wal->lock);
+    return below;
+}
+
+uint64_t nd_wal_restate_below(struct nd_wal *wal, uint64_t bytes)
+{
+    uint64_t now_ns = wal->env->mono_ns(wal->env->impl);
+    uint64_t below = 0;
+
+    nd_mutex_lock(&wal->lock);
+    /* What is restated needs a file more before the oldest one can go. */
+    bool room = wal->bytes_free >= wal->options.disk_reserve_bytes + wal->options.file_bytes;
+    if (!wal->failed && room) {
+        bool hurry = wal->disk_full || idle_locked(wal, now_ns);
+        below = below_locked(wal, (hurry ? 0 : wal->options.keep_bytes) + 2 * bytes);
     }
     nd_mutex_unlock(&wal->lock);
     return below;

@@ -200,12 +200,16 @@ static void dispatch_back(struct nd_msg *msg, void *owner)
     shard->dispatching_bytes -= accept->records.size;
     nd_wal_unit_release(&accept->unit);
     if (ok && !topic->ended) {
-        nd_partition_committed(partition, &(struct nd_tail_run){.block = accept->block,
-                                                                .records = accept->records,
-                                                                .base_offset = accept->base_offset,
-                                                                .sequence = accept->unit.sequence,
-                                                                .staged_ns = shard->now_ns,
-                                                                .count = accept->count});
+        nd_partition_committed(partition,
+                               &(struct nd_tail_run){.block = accept->block,
+                                                     .records = accept->records,
+                                                     .base_offset = accept->base_offset,
+                                                     .sequence = accept->unit.sequence,
+                                                     .staged_ns = shard->now_ns,
+                                                     .count = accept->count,
+                                                     .origin_member = shard->broker->options.member,
+                                                     .origin_writer = accept->writer,
+                                                     .origin_sequence = accept->sequence});
     }
     if (ok) {
         accept_free(shard, accept);

@@ -10,6 +10,7 @@ enum {
     RUNS_MAX = 16384,
     BYTES_MAX = 8 << 20,
     RETRY_NS = 1000000000,
+    FAILURES_MAX = 3, /* F3 */
 };
 static const uint64_t unflushable_retry_ns = 10000000000; /* F3 */
 
@@ -27,11 +28,24 @@ uint64_t nd_flush_due_ns(const struct nd_partition *partition)
     return ND_MAX(nd_tail_oldest_ns(&partition->tail) + age_ns, partition->flush_retry_ns);
 }
 
+void nd_flush_count_unflushable(struct nd_partition *partition, bool unflushable)
+{
+    struct nd_series *gauge = partition->topic->shard->broker->meters.unflushable;
+    bool counted = unflushable && partition->plog == NULL;
+
+    if (counted != partition->unflushable_counted) {
+        partition->unflushable_counted = counted;
+        (counted ? nd_series_add : nd_series_sub)(gauge, 1);
+    }
+}
+
+/* The log says CORRUPT when it is unflushable, and when it cannot even be opened as it is. */
 static void flush_failed(struct nd_partition *partition, enum nd_err result)
 {
     struct nd_shard *shard = partition->topic->shard;
-    bool unflushable = result == ND_ERR_CORRUPT;
 
+    partition->flush_failures += result == ND_ERR_IO;
+    bool unflushable = result == ND_ERR_CORRUPT || partition->flush_failures >= FAILURES_MAX;
     partition->flush_failed = true;
     partition->flush_retry_ns = shard->now_ns + (unflushable ? unflushable_retry_ns : RETRY_NS);
     if (unflushable && !partition->unflushable) {
@@ -64,10 +78,12 @@ static void flush_reply(struct nd_msg *msg, void *owner)
     }
     if (work->job.result == ND_OK) {
         partition->unflushable = partition->flush_failed = false;
+        partition->flush_failures = 0;
         nd_tail_set_flushed(&partition->tail, ND_MAX(partition->tail.flushed, work->job.flushed));
     } else {
         flush_failed(partition, work->job.result);
     }
+    nd_flush_count_unflushable(partition, partition->unflushable);
     nd_free(work->job.runs);
     nd_free(work);
     nd_partition_account(partition);

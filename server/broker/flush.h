@@ -10,6 +10,8 @@
 uint64_t nd_flush_due_ns(const struct nd_partition *partition);
 /* False: nothing to flush, one is under way, or it is too early after a failure. */
 bool nd_flush_start(struct nd_partition *partition);
+/* Is it an unflushable one without a log? Then the broker counts it in the gauge. */
+void nd_flush_count_unflushable(struct nd_partition *partition, bool unflushable);
 /* Records were added: is it big enough? */
 void nd_flush_check_size(struct nd_partition *partition);
 /* Those due by age, and the largest while memory is short. */

@@ -27,6 +27,12 @@ void nd_meters_init(struct nd_meters *meters, struct nd_metrics *m)
                                             "Accepted records that are not committed yet.");
     meters->accepts_discarded = nd_metrics_counter(
         m, "ingress_discarded_total", "", "Accepted records of topics that are confirmed gone.");
+    meters->unflushable =
+        nd_metrics_gauge(m, "unflushable_partitions", "",
+                         "Partitions whose records cannot be written to their log.");
+    meters->restated_bytes = nd_metrics_counter(
+        m, "wal_restated_bytes_total", "",
+        "Bytes of records written again at the head of the WAL for unflushable partitions.");
 }
 
 struct nd_topic_meters *nd_topic_meters_get(struct nd_shard *shard, const char *name)

@@ -11,7 +11,7 @@ struct nd_shard;
 
 struct nd_meters {
     struct nd_series *topics, *partitions, *open_partition_logs, *tail_bytes, *errors_read,
-        *accepts_held, *accepts_discarded;
+        *accepts_held, *accepts_discarded, *unflushable, *restated_bytes;
 };
 
 enum nd_wait_outcome {

@@ -45,8 +45,10 @@ void nd_partition_free(struct nd_partition *partition)
     struct nd_shard *shard = partition->topic->shard;
 
     ND_ASSERT(partition->flush == NULL && partition->read == NULL && !partition->restating);
+    ND_ASSERT(!partition->records_restating);
     ND_ASSERT(nd_list_empty(&partition->replays) && nd_list_empty(&partition->pinned));
     nd_frames_drop(partition);
+    nd_flush_count_unflushable(partition, false);
     if (partition->state == ND_PARTITION_OPEN) {
         nd_tail_release(&partition->tail);
         partition->tail.bytes_unflushed = partition->tail.bytes_cached = 0;
@@ -265,6 +267,11 @@ void nd_partition_account(struct nd_partition *partition)
                                   memory_order_relaxed);
     }
     partition->accounted = tail->bytes_unflushed;
+    size_t unflushable = partition->unflushable ? tail->bytes_unflushed : 0;
+    /* relaxed: a bound for what is restated */
+    atomic_fetch_add_explicit(&shard->broker->unflushable_bytes,
+                              unflushable - partition->accounted_unflushable, memory_order_relaxed);
+    partition->accounted_unflushable = unflushable;
     shard->cached_bytes += tail->bytes_cached - partition->cached;
     partition->cached = tail->bytes_cached;
     if (partition->cached > 0 && nd_list_empty(&partition->cached_link)) {

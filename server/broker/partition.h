@@ -54,8 +54,9 @@ struct nd_partition {
     struct nd_heap_node pin;
     bool lifting; /* its pin is in shard->lifting: a flush or a POSITION that moves it is under way
                    */
-    bool restating;
-    struct nd_list stuck; /* in shard->stuck: to be looked at again */
+    bool restating;         /* its POSITION is under way */
+    bool records_restating; /* some of its records are (F3) */
+    struct nd_list stuck;   /* in shard->stuck: to be looked at again */
     struct nd_plog *plog;
     bool plog_opening; /* by the flusher or by a worker: one of them at a time */
     struct nd_flush_work *flush;
@@ -65,7 +66,10 @@ struct nd_partition {
     size_t accounted; /* of the tail budget */
     size_t cached;    /* of the shard's cache */
     struct nd_list cached_link;
-    bool unflushable;
+    bool unflushable;         /* F3: produce is refused */
+    bool unflushable_counted; /* in the gauge by the broker: there is no log that would be */
+    uint32_t flush_failures;  /* in a row, disk full not counted */
+    size_t accounted_unflushable;
     bool flush_failed; /* the last flush, for the stop sequence */
 
     /* Reading: read.h, frames.h. */

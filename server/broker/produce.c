@@ -114,7 +114,9 @@ static void produce_back(struct nd_msg *msg, void *owner)
     struct nd_topic_state *topic = produce->state.topic_state;
     struct nd_admission *batch = &produce->batch;
     struct nd_shard *shard = owner;
+    const struct nd_broker *broker = shard->broker;
     bool ok = produce->unit.result == ND_OK;
+    uint64_t sequence = produce->unit.sequence; /* own origins: one a record, in this order */
 
     nd_shard_unit_back(shard);
     nd_tail_budget_give(shard->broker, produce->state.bytes);
@@ -130,8 +132,12 @@ static void produce_back(struct nd_msg *msg, void *owner)
                                                          .base_offset = run->base_offset,
                                                          .sequence = produce->unit.sequence,
                                                          .staged_ns = shard->now_ns,
-                                                         .count = run->count});
+                                                         .count = run->count,
+                                                         .origin_member = broker->options.member,
+                                                         .origin_writer = broker->wal_writer,
+                                                         .origin_sequence = sequence});
         }
+        sequence += run->count;
     }
     if (ok) {
         placements_fill(produce);

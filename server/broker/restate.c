@@ -13,8 +13,13 @@ struct nd_restate_unit {
     struct nd_partition *partitions[UNIT_PARTITIONS];
 };
 
-/* To be looked at again at the next housekeeping; perhaps it waits for that already. */
-static void stick(struct nd_partition *partition)
+/* Something that may move its pin is under way. */
+static bool is_helped(const struct nd_partition *partition)
+{
+    return partition->flush != NULL || partition->restating || partition->records_restating;
+}
+
+void nd_restate_stick(struct nd_partition *partition)
 {
     nd_list_remove(&partition->stuck);
     nd_list_append(&partition->topic->shard->stuck, &partition->stuck);
@@ -33,7 +38,7 @@ static void restated(struct nd_restate_unit *unit, enum nd_err result)
         if (result == ND_OK) {
             nd_restate_unlift(partition);
         } else if (partition->lifting) {
-            stick(partition);
+            nd_restate_stick(partition);
         }
         nd_topic_state_unbusy(partition->topic);
     }
@@ -97,7 +102,7 @@ void nd_restate_unlift(struct nd_partition *partition)
 {
     struct nd_shard *shard = partition->topic->shard;
 
-    if (!partition->lifting || partition->flush != NULL || partition->restating) {
+    if (!partition->lifting || is_helped(partition)) {
         return;
     }
     nd_list_remove(&partition->stuck);
@@ -106,21 +111,31 @@ void nd_restate_unlift(struct nd_partition *partition)
     nd_partition_update_pin(partition);
 }
 
-static void lift_one(struct nd_partition *partition, uint64_t below)
+/* `records_below`: see nd_wal_restate_below. */
+static void lift_one(struct nd_partition *partition, uint64_t below, uint64_t records_below)
 {
     nd_heap_remove(&partition->topic->shard->pins, &partition->pin);
     partition->lifting = true;
     nd_partition_update_pin(partition);
-    if (partition->flush != NULL || partition->restating) {
+    if (is_helped(partition)) {
         return; /* what is under way may be all it needs */
     }
     if (nd_tail_oldest_sequence(&partition->tail) < below && nd_flush_start(partition)) {
         return;
     }
-    if (partition->position_from < below && nd_restate_add(partition)) {
-        return;
+    bool records = nd_restate_records_add(partition, records_below);
+    bool position = partition->position_from < below && nd_restate_add(partition);
+    if (!records && !position) {
+        nd_restate_stick(partition);
     }
-    stick(partition);
+}
+
+static uint64_t records_below_of(struct nd_shard *shard)
+{
+    /* relaxed: see nd_broker */
+    size_t bytes = atomic_load_explicit(&shard->broker->unflushable_bytes, memory_order_relaxed);
+
+    return bytes == 0 ? 0 : nd_wal_restate_below(shard->wal, bytes);
 }
 
 void nd_restate_lift(struct nd_shard *shard)
@@ -134,9 +149,11 @@ void nd_restate_lift(struct nd_shard *shard)
     if (shard->down_since_ns != 0) {
         return;
     }
-    uint64_t below = nd_wal_lift_below(shard->wal);
+    uint64_t records_below = records_below_of(shard);
+    uint64_t below = ND_MAX(nd_wal_lift_below(shard->wal), records_below);
     while ((node = nd_heap_first(&shard->pins)) != NULL && node->key < below) {
-        lift_one(ND_CONTAINER_OF(node, struct nd_partition, pin), below);
+        lift_one(ND_CONTAINER_OF(node, struct nd_partition, pin), below, records_below);
     }
     (void)nd_restate_stage(shard); /* a failure comes back to each of them */
+    nd_restate_records_stage(shard);
 }

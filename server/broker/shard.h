@@ -17,6 +17,7 @@
 
 struct nd_accept;
 struct nd_partition;
+struct nd_records_unit;
 struct nd_settle_unit;
 struct nd_topic_state;
 struct nd_workers;
@@ -61,6 +62,8 @@ struct nd_shard {
     struct nd_heap pins;               /* partitions by the lowest sequence they need */
     struct nd_heap lifting;            /* the same, of those whose pin is being moved */
     struct nd_restate_unit *restating; /* the POSITIONs of this step */
+    struct nd_records_unit *records;   /* being gathered: records that no segment takes (F3) */
+    bool records_staged;               /* such a unit is under way */
     struct nd_list stuck;              /* lifting ones that could not be helped now */
     uint64_t needs_published;
     uint32_t tails_told;
@@ -105,9 +108,10 @@ struct nd_broker {
     _Atomic bool caught_up;
     _Atomic bool stopping;
     bool started;
-    uint64_t wal_writer;           /* of the ACCEPTs of this process */
-    _Atomic size_t tail_bytes;     /* unflushed and staged records, all shards */
-    _Atomic size_t flushing_bytes; /* of them under way to the flusher */
+    uint64_t wal_writer;              /* of the ACCEPTs of this process */
+    _Atomic size_t tail_bytes;        /* unflushed and staged records, all shards */
+    _Atomic size_t flushing_bytes;    /* of them under way to the flusher */
+    _Atomic size_t unflushable_bytes; /* of them those that no segment takes (F3) */
     _Atomic uint32_t topics, partitions, plogs;
     _Atomic uint32_t tails; /* partitions with unflushed records: room for their files (W6) */
 };

@@ -71,11 +71,12 @@ enum nd_err sim_call_begin(struct call *call)
         call->cuts = sim->changes == sim->cut_at;
     }
     call->faulted = fault_strikes(&sim->armed, call->kind);
-    if (call->faulted) {
-        call->fault = sim->armed.fault;
-        return fault_err(call->fault);
+    call->fault = sim->armed.fault;
+    if (!call->faulted && call->kind == SIM_PWRITE && sim->bad_prefix != NULL) {
+        call->faulted = strncmp(call->path, sim->bad_prefix, strlen(sim->bad_prefix)) == 0;
+        call->fault = SIM_FAULT_IO;
     }
-    return ND_OK;
+    return call->faulted ? fault_err(call->fault) : ND_OK;
 }
 
 static const char *reason(enum nd_err err)
@@ -288,6 +289,11 @@ void sim_env_fail_from(struct sim_env *sim, enum sim_call call, uint64_t nth, en
 void sim_env_fail_clear(struct sim_env *sim)
 {
     sim->armed.on = false;
+}
+
+void sim_env_fail_writes_under(struct sim_env *sim, const char *prefix)
+{
+    sim->bad_prefix = prefix;
 }
 
 bool sim_env_fault_fired(const struct sim_env *sim)

@@ -102,6 +102,9 @@ void sim_env_fail_nth(struct sim_env *sim, enum sim_call call, uint64_t nth, enu
 /* Fail it and all of this kind that follow, until sim_env_fail_clear(). */
 void sim_env_fail_from(struct sim_env *sim, enum sim_call call, uint64_t nth, enum sim_fault fault);
 void sim_env_fail_clear(struct sim_env *sim);
+/* A bad place: every write to a file whose path begins with `prefix` fails with IO, also after a
+ * restart, until it is told NULL. Beside an armed fault. `prefix` is borrowed. */
+void sim_env_fail_writes_under(struct sim_env *sim, const char *prefix);
 bool sim_env_fault_fired(const struct sim_env *sim); /* since it was armed */
 /* Change bits of one byte of a file, on the device and in the cache: damage at rest. */
 void sim_env_damage(struct sim_env *sim, const char *path, uint64_t at, uint8_t xor_mask);

@@ -39,6 +39,7 @@ struct sim_env {
     uint64_t changes, cut_at;
     bool is_cut;
     struct armed armed;
+    const char *bad_prefix; /* NULL: none */
 };
 
 /* One call, from begin to end. */

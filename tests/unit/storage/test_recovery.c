@@ -514,6 +514,156 @@ static void recovery__accepts_come_back_without_what_was_dispatched(void **state
     assert_true(nd_list_empty(&f->recovery.accepts));
 }
 
+/* --- records that no segment takes (F3) --- */
+
+/* Returns its sequence. */
+static uint64_t restate(struct fixture *f, uint64_t base, uint32_t count,
+                        const struct nd_token *origin)
+{
+    uint8_t records[4096];
+    struct nd_wal_unit unit;
+    size_t size = run_put(records, base, count);
+
+    nd_wal_unit_init(&unit, ND_WAL_RESERVED);
+    nd_wal_unit_add_restated(&unit, &(struct nd_wal_commit){.id = &orders,
+                                                            .base_offset = base,
+                                                            .time_ms = 1000 + (int64_t)base,
+                                                            .count = count,
+                                                            .records = nd_slice_make(records, size),
+                                                            .origin_member = origin->member,
+                                                            .origin_writer = origin->writer,
+                                                            .origin_sequence = origin->sequence});
+    unit_write(f, &unit);
+    return unit.sequence;
+}
+
+static const struct nd_token origin_a = {4, 40, 400}, origin_b = {5, 50, 500};
+
+static void recovery_f3__restated_records_move_and_change_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+
+    commit_from(f, &orders, 0, 3, &origin_a);
+    commit_from(f, &orders, 3, 2, &(struct nd_token){4, 41, 10}); /* the writer's row is replaced */
+    ack(f, &orders, 0, 0);
+    uint64_t at = restate(f, 0, 3, &origin_a);
+    fixture_reopen(f);
+
+    struct nd_recovered_partition *p = nd_recovery_pop(&f->recovery);
+    assert_int_equal(p->runs_count, 2);
+    assert_run(&p->runs[0], 0, 3);
+    assert_int_equal(p->runs[0].sequence, at);
+    assert_int_equal(p->runs[0].origin_member, 4);
+    assert_int_equal(p->runs[0].origin_writer, 40);
+    assert_int_equal(p->runs[0].origin_sequence, 400);
+    assert_run(&p->runs[1], 3, 2);
+    assert_true(p->runs[1].sequence < at);
+    assert_int_equal(p->positions.next_offset, 5);
+    assert_int_equal(p->positions.frontier, 1);
+    assert_int_equal(p->positions.last_commit_ms, 1003);
+    assert_int_equal(p->positions.tokens_count, 1);
+    assert_int_equal(p->positions.tokens[0].writer, 41); /* not that of the older records */
+    assert_int_equal(p->gap_records, 0);
+    nd_recovered_partition_free(p);
+}
+
+static void recovery_f3__what_is_needed_starts_at_the_lowest_place_of_any_run(void **state)
+{
+    struct fixture *f = *state;
+    struct nd_positions positions;
+
+    commit_from(f, &orders, 0, 3, &origin_a);
+    commit_from(f, &orders, 3, 2, &origin_b);
+    uint64_t at = restate(f, 0, 3, &origin_a);
+    nd_positions_init(&positions);
+    positions.id = orders;
+    positions.next_offset = 5;
+    position(f, &positions);
+    fixture_reopen(f);
+
+    struct nd_recovered_partition *p = nd_recovery_pop(&f->recovery);
+    assert_true(p->runs[1].sequence < at);
+    assert_int_equal(p->needed_from, p->runs[1].sequence);
+    nd_recovered_partition_free(p);
+}
+
+/* The log begins behind the first COMMIT: what was restated lies below the first one that is
+ * left. */
+static void recovery_f3__records_below_the_first_commit_of_the_log_are_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct nd_positions positions;
+
+    commit_from(f, &orders, 10, 5, &origin_b);
+    uint64_t at = restate(f, 0, 10, &origin_a);
+    nd_positions_init(&positions);
+    positions.id = orders;
+    positions.next_offset = 15;
+    positions.frontier = 2;
+    position(f, &positions);
+    fixture_reopen(f);
+
+    struct nd_recovered_partition *p = nd_recovery_pop(&f->recovery);
+    assert_non_null(p);
+    assert_int_equal(p->runs_count, 2);
+    assert_run(&p->runs[0], 0, 10);
+    assert_int_equal(p->runs[0].sequence, at);
+    assert_run(&p->runs[1], 10, 5);
+    assert_int_equal(p->positions.flushed_offset, 0);
+    assert_int_equal(p->positions.log_start, 0);
+    assert_int_equal(p->positions.frontier, 2);
+    nd_recovered_partition_free(p);
+}
+
+static void recovery_f3__restated_records_that_were_flushed_are_no_data(void **state)
+{
+    struct fixture *f = *state;
+
+    commit_from(f, &orders, 0, 10, &origin_a);
+    restate(f, 0, 10, &origin_a);
+    checkpoint(f, &orders, 4);
+    restate(f, 0, 10, &origin_a);
+    commit_from(f, &orders, 10, 5, &origin_b);
+    checkpoint(f, &orders, 12);
+    restate(f, 10, 5, &origin_b);
+    fixture_reopen(f);
+
+    struct nd_recovered_partition *p = nd_recovery_pop(&f->recovery);
+    assert_int_equal(p->runs_count, 1);
+    assert_int_equal(p->runs[0].base_offset + p->runs[0].count, 15);
+    assert_int_equal(p->positions.flushed_offset, 12);
+    nd_recovered_partition_free(p);
+}
+
+/* A deleted incarnation leaves such entries, without positions. */
+static void recovery_f3__restated_records_without_positions_are_let_go(void **state)
+{
+    struct fixture *f = *state;
+
+    restate(f, 0, 10, &origin_a);
+    fixture_reopen(f);
+    assert_null(nd_recovery_pop(&f->recovery));
+    assert_int_equal(f->recovery.tail_bytes, 0);
+}
+
+static void recovery_f3__records_that_cut_others_are_refused(void **state)
+{
+    struct fixture *f = *state;
+
+    commit_from(f, &orders, 0, 10, &origin_a);
+    restate(f, 5, 10, &origin_a);
+    nd_wal_stager_remove(f->wal, &f->stager);
+    nd_wal_close(f->wal);
+    nd_recovery_release(&f->recovery);
+    nd_recovery_init(&f->recovery, &f->recovery_options);
+    assert_int_equal(nd_wal_open(&f->wal, &f->options, nd_recovery_replay, &f->recovery, &f->msg),
+                     ND_ERR_CORRUPT);
+    assert_non_null(strstr(f->msg.text, "orders/3"));
+    nd_recovery_release(&f->recovery);
+    f->options.dir = "data/other"; /* for the teardown */
+    fixture_open(f);
+}
+
 static enum nd_err relieve(void *arg, struct nd_recovery *recovery, struct nd_errmsg *msg)
 {
     uint32_t *calls = arg;
@@ -567,6 +717,12 @@ int main(void)
         CASE(recovery_w9__own_commits_take_a_sequence_a_record),
         CASE(recovery__cursors_replace_each_other_by_child),
         CASE(recovery__accepts_come_back_without_what_was_dispatched),
+        CASE(recovery_f3__restated_records_move_and_change_nothing_else),
+        CASE(recovery_f3__what_is_needed_starts_at_the_lowest_place_of_any_run),
+        CASE(recovery_f3__records_below_the_first_commit_of_the_log_are_kept),
+        CASE(recovery_f3__restated_records_that_were_flushed_are_no_data),
+        CASE(recovery_f3__restated_records_without_positions_are_let_go),
+        CASE(recovery_f3__records_that_cut_others_are_refused),
         CASE(recovery_w8__tails_beyond_the_budget_are_flushed_while_replaying),
     };
     return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);

@@ -208,12 +208,46 @@ static void tail__behaves_as_the_model(void **state)
     }
 }
 
+static void tail__knows_its_lowest_sequence_when_runs_are_restated(void **state)
+{
+    struct nd_tail tail;
+    struct nd_tail_run taken[8];
+    const uint64_t first_two[] = {1, 3}, third[] = {5, 99};
+    (void)state;
+
+    nd_tail_init(&tail, 1);
+    append(&tail, 1, 2); /* sequences 10, 30, 50 */
+    append(&tail, 3, 2);
+    append(&tail, 5, 2);
+    assert_int_equal(nd_tail_take_below(&tail, 50, taken, 8, SIZE_MAX), 2);
+    assert_int_equal(taken[1].base_offset, 3);
+    nd_block_unref(taken[0].block);
+    nd_block_unref(taken[1].block);
+    nd_tail_restated(&tail, first_two, 2, 60);
+    assert_int_equal(nd_tail_oldest_sequence(&tail), 50);
+    assert_int_equal(nd_tail_take_below(&tail, 60, taken, 8, SIZE_MAX), 1);
+    assert_int_equal(taken[0].base_offset, 5);
+    nd_block_unref(taken[0].block);
+    assert_int_equal(nd_tail_take_below(&tail, 60, taken, 8, 10), 0); /* too big */
+    nd_tail_restated(&tail, third, 2, 70); /* one of them is not there any more */
+    assert_int_equal(nd_tail_oldest_sequence(&tail), 60);
+    append(&tail, 7, 1);
+    nd_tail_set_flushed(&tail, 5);
+    assert_int_equal(nd_tail_oldest_sequence(&tail), 70);
+    nd_tail_set_flushed(&tail, 8);
+    assert_int_equal(nd_tail_oldest_sequence(&tail), UINT64_MAX);
+    append(&tail, 8, 1);
+    assert_int_equal(nd_tail_oldest_sequence(&tail), 80);
+    nd_tail_release(&tail);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tail__is_empty_at_its_flushed_offset),
         cmocka_unit_test(tail_take_refs__gives_at_least_one_run_and_keeps_to_the_bounds),
         cmocka_unit_test(tail_set_flushed__leaves_a_cut_run_whole),
+        cmocka_unit_test(tail__knows_its_lowest_sequence_when_runs_are_restated),
         cmocka_unit_test(tail__behaves_as_the_model),
     };
 

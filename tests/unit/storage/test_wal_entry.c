@@ -62,6 +62,14 @@ static void fixture_fill(struct fixture *f)
     nd_wal_unit_add_checkpoint(
         &f->unit,
         &(struct nd_wal_checkpoint){.flushed = flushed, .flushed_count = 2, .commit_clock_ms = 53});
+    nd_wal_unit_add_restated(&f->unit, &(struct nd_wal_commit){.id = &orders,
+                                                               .base_offset = 54,
+                                                               .time_ms = 55,
+                                                               .count = 2,
+                                                               .records = records,
+                                                               .origin_member = 56,
+                                                               .origin_writer = 57,
+                                                               .origin_sequence = 58});
     f->unit.sequence = FIRST;
     nd_wal_unit_stamp(&f->unit,
                       &(struct nd_wal_stamp){.member = 9, .writer = 10, .needed_from = 500});
@@ -80,7 +88,7 @@ static void wal_entry__every_type_comes_back_as_it_was(void **state)
 {
     struct fixture f;
     struct nd_wal_decoder decoder;
-    struct nd_wal_entry e[8];
+    struct nd_wal_entry e[9];
     struct nd_buf bytes;
     uint64_t sequence = FIRST;
     size_t at = 0, size;
@@ -91,7 +99,7 @@ static void wal_entry__every_type_comes_back_as_it_was(void **state)
     fixture_fill(&f);
     unit_bytes(&f.unit, &bytes);
     assert_int_equal(bytes.size, f.unit.bytes);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         assert_int_equal(nd_wal_entry_get(&decoder, nd_slice_make(bytes.data + at, bytes.size - at),
                                           sequence, &e[i], &size),
                          ND_OK);
@@ -130,6 +138,11 @@ static void wal_entry__every_type_comes_back_as_it_was(void **state)
     assert_int_equal(e[7].flushed_count, 2);
     assert_int_equal(e[7].flushed[1].offset, 71);
     assert_string_equal(e[7].flushed[0].id.topic, "events");
+    assert_int_equal(e[8].sequence, e[8].sequence_last); /* it has no origins of its own */
+    assert_int_equal(e[8].base_offset, 54);
+    assert_int_equal(e[8].origin_member, 56);
+    assert_int_equal(e[8].origin_sequence, 58);
+    assert_int_equal(e[8].count, 2);
     nd_wal_decoder_release(&decoder);
     nd_wal_unit_release(&f.unit);
     nd_buf_release(&bytes);
