@@ -19,12 +19,15 @@ void sim_args_parse(struct sim_args *args, int argc, char **argv)
             args->stride = value;
         } else if (strcmp(argv[i], "--second") == 0) {
             args->second = (uint32_t)value;
+        } else if (strcmp(argv[i], "--sick") == 0) {
+            args->sick = value != 0;
         } else {
             argc = 0;
         }
     }
     if (argc % 2 == 0) {
-        fprintf(stderr, "usage: [--seed N] [--operations N] [--stride N] [--second N]\n");
+        fprintf(stderr,
+                "usage: [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1]\n");
         exit(2);
     }
 }

@@ -2,6 +2,7 @@
 #ifndef ND_TESTS_SIM_ARGS_H
 #define ND_TESTS_SIM_ARGS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sim_args {
@@ -9,6 +10,7 @@ struct sim_args {
     uint32_t operations; /* of a run */
     uint64_t stride;     /* every how many-th point is tried */
     uint32_t second;     /* second cuts for each first one */
+    bool sick;           /* with a partition whose log takes no write */
 };
 
 /* Exits with a message when an argument is not known. */

@@ -2,7 +2,7 @@
  * second cut during the recovery from it. After each the node must start and show what its clients
  * were told.
  *
- *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N]
+ *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1]
  *
  * Prints the number of cut points. Exit 1 with the seed and the point of the first problem. */
 #include <stdio.h>
@@ -11,6 +11,16 @@
 #include "tests/sim/args.h"
 #include "tests/sim/workload.h"
 #include "tests/support/nd_rand.h"
+
+static struct workload *workload_of(const struct sim_args *args)
+{
+    struct workload *workload = workload_new(args->seed);
+
+    if (args->sick) {
+        workload_make_sick(workload);
+    }
+    return workload;
+}
 
 static bool report(struct workload *workload, const struct sim_args *args, uint64_t cut,
                    uint64_t second)
@@ -44,10 +54,13 @@ static bool run_to(struct workload *workload, const struct sim_args *args, uint6
 static bool cut_once(const struct sim_args *args, uint64_t cut, bool *over_out,
                      uint64_t *changes_out)
 {
-    struct workload *workload = workload_new(args->seed);
+    struct workload *workload = workload_of(args);
     struct sim_env *sim = workload_node(workload)->sim;
 
     *over_out = !run_to(workload, args, cut);
+    if (*over_out && args->sick && !workload_restated(workload)) {
+        ledger_problem(workload_ledger(workload), "the run restated nothing");
+    }
     if (!*over_out) {
         uint64_t before = sim_env_changes(sim);
         if (workload_reopen(workload)) {
@@ -62,7 +75,7 @@ static bool cut_once(const struct sim_args *args, uint64_t cut, bool *over_out,
 
 static bool cut_twice(const struct sim_args *args, uint64_t cut, uint64_t second)
 {
-    struct workload *workload = workload_new(args->seed);
+    struct workload *workload = workload_of(args);
     struct sim_env *sim = workload_node(workload)->sim;
 
     if (run_to(workload, args, cut)) {

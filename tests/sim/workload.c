@@ -43,6 +43,8 @@ struct workload {
     uint64_t latch_patience; /* operations until the latch, about */
     uint64_t random;
     bool faults; /* calls fail: a start in the middle of the run may be refused */
+    bool sick;   /* one partition's log takes no write for most of the run */
+    bool restated;
 };
 
 static uint64_t draw(struct workload *workload, uint64_t below)
@@ -405,15 +407,51 @@ static void op_any(struct workload *workload)
         node_advance(&workload->node, NODE_LEASE_MS);
         answers_take(workload);
         workload->held_count = 0;
+    } else if (workload->sick && kind < 99) { /* long enough for three failures */
+        node_advance(&workload->node, 3000);
+        answers_take(workload);
     } else {
         op_restart(workload);
     }
 }
 
+/* --- a partition whose log takes no write (F3) --- */
+
+void workload_make_sick(struct workload *workload)
+{
+    workload->sick = true;
+}
+
+bool workload_restated(const struct workload *workload)
+{
+    return workload->restated;
+}
+
+/* From the first tenth of the run on, in every second run to the last one. */
+static void sicken(struct workload *workload, uint32_t operation, uint32_t operations)
+{
+    static const char bad[] = "data/topics/orders/0000000000001000/p00000/";
+
+    if (operation == operations / 10) {
+        sim_env_fail_writes_under(workload->sim, bad);
+    } else if (operation == operations - operations / 10 && draw(workload, 2) == 0) {
+        sim_env_fail_writes_under(workload->sim, NULL);
+    }
+    if (workload->node.metrics != NULL) {
+        workload->restated |= nd_series_value(nd_metrics_counter(
+                                  workload->node.metrics, "wal_restated_bytes_total", "", "")) > 0;
+    }
+}
+
+/* --- the run --- */
+
 void workload_run(struct workload *workload, uint32_t operations)
 {
     (void)workload_reopen(workload);
     for (uint32_t i = 0; i < operations && workload->node.broker != NULL && !over(workload); i++) {
+        if (workload->sick) {
+            sicken(workload, i, operations);
+        }
         op_any(workload);
     }
     if (workload->node.broker != NULL && !over(workload)) {

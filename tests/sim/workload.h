@@ -13,6 +13,10 @@ void workload_free(struct workload *workload);
 struct node *workload_node(struct workload *workload);
 struct ledger *workload_ledger(struct workload *workload);
 
+/* The log of one partition takes no write for most of the run, and perhaps for ever. */
+void workload_make_sick(struct workload *workload);
+/* Were records restated in the run (F3)? */
+bool workload_restated(const struct workload *workload);
 /* Start the node and do `operations`; stops early when the power is cut or a check fails. */
 void workload_run(struct workload *workload, uint32_t operations);
 /* The power is gone or goes now, then comes back: the node's memory is gone. */
