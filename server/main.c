@@ -20,6 +20,8 @@ static void usage(FILE *out)
           "  serve        run a node (narad serve --dev for one on this machine; --help for "
           "settings)\n"
           "  wal-repair   cut the damaged end of a stopped node's log into quarantine\n"
+          "  verify       check a stopped node's data directory, every byte of it\n"
+          "  dump         show what files of a data directory hold\n"
           "  version      say which build this is\n"
           "  help         this text\n"
           "\n"
@@ -41,6 +43,12 @@ int main(int argc, char **argv)
     }
     if (strcmp(command, "wal-repair") == 0) {
         return nd_wal_repair_main(argc - 2, (const char *const *)(argv + 2));
+    }
+    if (strcmp(command, "verify") == 0) {
+        return nd_verify_main(argc - 2, (const char *const *)(argv + 2));
+    }
+    if (strcmp(command, "dump") == 0) {
+        return nd_dump_main(argc - 2, (const char *const *)(argv + 2));
     }
     if (strcmp(command, "version") == 0 || strcmp(command, "--version") == 0) {
         printf("narad %s\n", nd_version_long());

@@ -1,0 +1,328 @@
+/* FILES OF RAFT'S LIBRARY, version 0.15, little-endian:
+ *
+ *   segment    u64 format 1 | batches, each: u32 crc of the header | u32 crc of the data |
+ *              header: u64 count, count times: u64 term, u8 type, 3 unused, u32 size | data
+ *              type 1: a command of ours (command.h), 2: a barrier, 3: a configuration
+ *              An open one is zeros behind its last batch.
+ *   metadata   u64 format 1 | u64 version, odd in metadata1, even in metadata2 | u64 term |
+ *              u64 voted for. The higher version counts.
+ *   .meta      u64 format 1 | u64 crc of the rest as it follows | u64 configuration index |
+ *              u64 configuration size | configuration
+ *   snapshot   an LZ4 frame of snapshot.h's bytes, or those bytes
+ *
+ * The crc is CRC-32, polynomial 0x04c11db7, first bit highest, from 0, not inverted. */
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/base/codec.h"
+
+#include "cluster/command.h"
+#include "cluster/inspect_private.h"
+#include "cluster/snapshot.h"
+
+enum {
+    FORMAT = 1,
+    INDEX_DIGITS = 16,
+    BATCH_HEAD = 16, /* the crcs and the count */
+    ENTRY_HEAD = 16,
+    TERM_SIZE = 32,
+    META_HEAD = 32,
+    TYPE_COMMAND = 1,
+    TYPE_BARRIER = 2,
+    TYPE_CHANGE = 3,
+};
+
+static const uint32_t polynomial = 0x04c11db7;
+static const uint32_t lz4_magic = 0x184d2204;
+
+static uint32_t raft_crc(struct nd_slice in)
+{
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < in.size; i++) {
+        crc ^= (uint32_t)in.data[i] << 24;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = (crc & 0x80000000) != 0 ? (crc << 1) ^ polynomial : crc << 1;
+        }
+    }
+    return crc;
+}
+
+/* --- names --- */
+
+/* Digits from *at on; at least one, and exactly `count` when that is not 0. */
+static bool digits_get(const char **at, size_t count, uint64_t *out)
+{
+    size_t size = strspn(*at, "0123456789");
+
+    if (size == 0 || size > 19 || (count != 0 && size != count)) {
+        return false;
+    }
+    *out = 0;
+    for (size_t i = 0; i < size; i++) {
+        *out = *out * 10 + (uint64_t)((*at)[i] - '0');
+    }
+    *at += size;
+    return true;
+}
+
+static bool snapshot_name(const char *at, struct raft_name *out)
+{
+    uint64_t term, stamp;
+
+    if (!digits_get(&at, 0, &term) || *at++ != '-' || !digits_get(&at, 0, &out->last) ||
+        *at++ != '-' || !digits_get(&at, 0, &stamp)) {
+        return false;
+    }
+    if (*at == '\0') {
+        out->kind = RAFT_SNAPSHOT;
+    } else if (strcmp(at, ".meta") == 0) {
+        out->kind = RAFT_META;
+    }
+    return out->kind != RAFT_NONE;
+}
+
+struct raft_name inspect_raft_name(const char *name)
+{
+    struct raft_name out = {.kind = RAFT_NONE};
+    const char *at = name;
+    uint64_t number;
+
+    if (strcmp(name, "metadata1") == 0 || strcmp(name, "metadata2") == 0) {
+        out.kind = RAFT_TERM;
+    } else if (strncmp(name, "snapshot-", 9) == 0) {
+        (void)snapshot_name(name + 9, &out);
+    } else if (strncmp(name, "open-", 5) == 0) {
+        at += 5;
+        out.kind = digits_get(&at, 0, &number) && *at == '\0' ? RAFT_OPEN : RAFT_NONE;
+    } else if (digits_get(&at, INDEX_DIGITS, &out.first) && *at++ == '-' &&
+               digits_get(&at, INDEX_DIGITS, &out.last) && *at == '\0') {
+        out.kind = RAFT_CLOSED;
+    }
+    return out;
+}
+
+/* --- segments --- */
+
+static const char *command_name(const struct nd_command *command)
+{
+    switch (command->kind) {
+    case ND_COMMAND_NOOP: return "noop";
+    case ND_COMMAND_TOPIC_CREATE: return "topic-create";
+    case ND_COMMAND_TOPIC_ALTER: return "topic-alter";
+    case ND_COMMAND_TOPIC_DELETE: return "topic-delete";
+    case ND_COMMAND_MEMBER_REGISTER: return "member-register";
+    }
+    return "unknown";
+}
+
+static void command_values(struct nd_report *report, const struct nd_command *command)
+{
+    nd_report_text(report, "command", command_name(command));
+    nd_report_id(report, "proposer", command->proposer);
+    nd_report_u64(report, "sequence", command->sequence);
+    switch (command->kind) {
+    case ND_COMMAND_NOOP: break;
+    case ND_COMMAND_TOPIC_CREATE:
+        nd_report_text(report, "topic", command->topic_create.request.name);
+        nd_report_id(report, "incarnation", command->topic_create.incarnation);
+        nd_report_u64(report, "partitions", command->topic_create.request.partitions);
+        break;
+    case ND_COMMAND_TOPIC_ALTER: nd_report_text(report, "topic", command->topic_alter.name); break;
+    case ND_COMMAND_TOPIC_DELETE: nd_report_text(report, "topic", command->topic_delete); break;
+    case ND_COMMAND_MEMBER_REGISTER:
+        nd_report_id(report, "member", command->member_register.member);
+        nd_report_text(report, "node_id", command->member_register.node_id);
+        nd_report_text(report, "address", command->member_register.address);
+        break;
+    }
+}
+
+struct segment {
+    struct inspect *in;
+    const char *path;
+    struct nd_slice bytes;
+    uint64_t index; /* of the next entry; 0: not known */
+    uint64_t entries;
+    size_t at;
+    bool valid;
+};
+
+static void entry_inspect(struct segment *s, uint64_t at, const uint8_t *head, struct nd_slice data)
+{
+    struct nd_report *report = s->in->report;
+    struct nd_command command;
+    uint8_t type = head[8];
+    bool is_whole = type != TYPE_COMMAND || nd_command_get(data, &command, NULL) == ND_OK;
+
+    if (!is_whole || type < TYPE_COMMAND || type > TYPE_CHANGE) {
+        inspect_damage(s->in, s->path, at, "an entry that is no command");
+        s->valid = false;
+    }
+    if (!s->in->quiet) {
+        nd_report_begin(report, "raft-entry");
+        nd_report_u64(report, "at", at);
+        if (s->index != 0) {
+            nd_report_u64(report, "index", s->index);
+        }
+        nd_report_u64(report, "term", nd_get_u64(head));
+        nd_report_text(report, "type",
+                       type == TYPE_COMMAND   ? "command"
+                       : type == TYPE_BARRIER ? "barrier"
+                       : type == TYPE_CHANGE  ? "configuration"
+                                              : "unknown");
+        nd_report_u64(report, "size", data.size);
+        if (is_whole && type == TYPE_COMMAND) {
+            command_values(report, &command);
+        } else if (type == TYPE_CHANGE) {
+            nd_report_bytes(report, "data", data);
+        }
+        nd_report_end(report);
+    }
+    s->index += s->index != 0;
+    s->entries += 1;
+}
+
+/* The batch at s->at; false: none that is whole begins there. */
+static bool batch_inspect(struct segment *s)
+{
+    const uint8_t *head = s->bytes.data + s->at;
+    size_t left = s->bytes.size - s->at;
+
+    if (left < BATCH_HEAD) {
+        return false;
+    }
+    uint64_t count = nd_get_u64(head + 8), size = 0;
+    if (count == 0 || count > (left - BATCH_HEAD) / ENTRY_HEAD) {
+        return false;
+    }
+    size_t head_size = BATCH_HEAD + (size_t)count * ENTRY_HEAD;
+    for (uint64_t i = 0; i < count; i++) {
+        size += nd_get_u32(head + BATCH_HEAD + i * ENTRY_HEAD + 12);
+    }
+    if (size > left - head_size ||
+        raft_crc(nd_slice_make(head + 8, head_size - 8)) != nd_get_u32(head) ||
+        raft_crc(nd_slice_make(head + head_size, (size_t)size)) != nd_get_u32(head + 4)) {
+        return false;
+    }
+    const uint8_t *data = head + head_size;
+    for (uint64_t i = 0; i < count; i++) {
+        const uint8_t *entry = head + BATCH_HEAD + i * ENTRY_HEAD;
+        size_t entry_size = nd_get_u32(entry + 12);
+        entry_inspect(s, (uint64_t)(data - s->bytes.data), entry, nd_slice_make(data, entry_size));
+        data += entry_size;
+    }
+    s->at += head_size + (size_t)size;
+    return true;
+}
+
+static bool is_zeros(struct nd_slice bytes)
+{
+    return bytes.size == 0 ||
+           (bytes.data[0] == 0 && memcmp(bytes.data, bytes.data + 1, bytes.size - 1) == 0);
+}
+
+static bool segment_inspect(struct inspect *in, const char *path, const struct raft_name *name,
+                            struct nd_slice bytes)
+{
+    struct segment s = {.in = in, .path = path, .bytes = bytes, .at = 8, .valid = true};
+
+    if (name->kind == RAFT_OPEN && is_zeros(bytes)) {
+        return true;
+    }
+    if (bytes.size < 8 || nd_get_u64(bytes.data) != FORMAT) {
+        inspect_damage(in, path, 0, "not a segment of Raft's log");
+        return false;
+    }
+    s.index = name->kind == RAFT_CLOSED ? name->first : 0;
+    while (s.at < bytes.size) {
+        if (batch_inspect(&s)) {
+            continue;
+        }
+        struct nd_slice rest = nd_slice_make(bytes.data + s.at, bytes.size - s.at);
+        if (name->kind == RAFT_CLOSED || !is_zeros(rest)) {
+            inspect_damage(in, path, s.at, "a batch of entries that is not whole");
+            return false;
+        }
+        break;
+    }
+    if (name->kind == RAFT_CLOSED && s.entries != name->last - name->first + 1) {
+        inspect_damage(in, path, s.at, "not the entries that the name says");
+        return false;
+    }
+    return s.valid;
+}
+
+/* --- the others --- */
+
+static bool term_inspect(struct inspect *in, const char *path, struct nd_slice bytes)
+{
+    bool valid = bytes.size == TERM_SIZE && nd_get_u64(bytes.data) == FORMAT &&
+                 nd_get_u64(bytes.data + 8) > 0;
+    size_t size = strlen(path);
+
+    if (valid) { /* the version says which of the two files it is */
+        valid = (nd_get_u64(bytes.data + 8) % 2 == 1) == (path[size - 1] == '1');
+    }
+    if (!valid) {
+        inspect_damage(in, path, 0, "not a term and a vote");
+        return false;
+    }
+    if (!in->quiet) {
+        nd_report_begin(in->report, "raft-term");
+        nd_report_u64(in->report, "version", nd_get_u64(bytes.data + 8));
+        nd_report_u64(in->report, "term", nd_get_u64(bytes.data + 16));
+        nd_report_id(in->report, "voted_for", nd_get_u64(bytes.data + 24));
+        nd_report_end(in->report);
+    }
+    return true;
+}
+
+static bool meta_inspect(struct inspect *in, const char *path, struct nd_slice bytes)
+{
+    bool valid = bytes.size >= META_HEAD && nd_get_u64(bytes.data) == FORMAT;
+
+    valid = valid && nd_get_u64(bytes.data + 24) == bytes.size - META_HEAD &&
+            raft_crc(nd_slice_make(bytes.data + 16, bytes.size - 16)) == nd_get_u64(bytes.data + 8);
+    if (!valid) {
+        inspect_damage(in, path, 0, "not what belongs to a snapshot");
+        return false;
+    }
+    if (!in->quiet) {
+        nd_report_begin(in->report, "raft-snapshot-meta");
+        nd_report_u64(in->report, "configuration_index", nd_get_u64(bytes.data + 16));
+        nd_report_bytes(in->report, "configuration",
+                        nd_slice_make(bytes.data + META_HEAD, bytes.size - META_HEAD));
+        nd_report_end(in->report);
+    }
+    return true;
+}
+
+static bool snapshot_inspect(struct inspect *in, const char *path, struct nd_slice bytes)
+{
+    if (bytes.size < 8 || nd_get_u32(bytes.data) != lz4_magic) {
+        inspect_damage(in, path, 0, "no snapshot");
+        return false;
+    }
+    if (!in->quiet) {
+        nd_report_begin(in->report, "raft-snapshot");
+        nd_report_u64(in->report, "size", bytes.size);
+        nd_report_text(in->report, "coding", "an LZ4 frame, not opened; `view` has its content");
+        nd_report_end(in->report);
+    }
+    return true;
+}
+
+void inspect_raft_bytes(struct inspect *in, const char *path, const struct raft_name *name,
+                        struct nd_slice bytes, bool *valid_out)
+{
+    *valid_out = false;
+    switch (name->kind) {
+    case RAFT_NONE: break;
+    case RAFT_CLOSED:
+    case RAFT_OPEN: *valid_out = segment_inspect(in, path, name, bytes); break;
+    case RAFT_TERM: *valid_out = term_inspect(in, path, bytes); break;
+    case RAFT_SNAPSHOT: *valid_out = snapshot_inspect(in, path, bytes); break;
+    case RAFT_META: *valid_out = meta_inspect(in, path, bytes); break;
+    }
+}
