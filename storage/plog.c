@@ -92,7 +92,7 @@ void nd_plog_stats(const struct nd_plog *plog, struct nd_plog_stats *out)
     nd_mutex_unlock(lock);
 }
 
-void plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const char *suffix)
+bool plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const char *suffix)
 {
     const struct nd_env *env = plog->options.env;
     struct nd_errmsg msg = {{0}};
@@ -114,6 +114,7 @@ void plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const c
     }
     nd_free(gone);
     nd_free(path);
+    return err == ND_OK || err == ND_ERR_NOT_FOUND;
 }
 
 /* --- retention --- */
@@ -173,8 +174,6 @@ bool nd_plog_trimmable(const struct nd_plog *plog, uint64_t offset)
 /* Take the first segment out of the list if all of it lies below `offset`. */
 static struct nd_segment *trim_next(struct nd_plog *plog, uint64_t offset)
 {
-    struct nd_segment *segment = NULL;
-
     if (!nd_plog_trimmable(plog, offset)) {
         return NULL;
     }
@@ -183,11 +182,21 @@ static struct nd_segment *trim_next(struct nd_plog *plog, uint64_t offset)
         plog_writer_drop(plog);
     }
     nd_mutex_lock(&plog->lock);
-    segment = plog->segments[0];
+    struct nd_segment *segment = plog->segments[0];
     plog->segments_count -= 1;
     memmove(plog->segments, plog->segments + 1, plog->segments_count * sizeof *plog->segments);
     nd_mutex_unlock(&plog->lock);
     return segment;
+}
+
+/* Its file could not be removed: it is the first one again. */
+static void trim_undo(struct nd_plog *plog, struct nd_segment *segment)
+{
+    nd_mutex_lock(&plog->lock); /* there is room: it was in the list before */
+    memmove(plog->segments + 1, plog->segments, plog->segments_count * sizeof *plog->segments);
+    plog->segments[0] = segment;
+    plog->segments_count += 1;
+    nd_mutex_unlock(&plog->lock);
 }
 
 void nd_plog_trim(struct nd_plog *plog, uint64_t offset, struct nd_plog_trimmed *out)
@@ -196,16 +205,21 @@ void nd_plog_trim(struct nd_plog *plog, uint64_t offset, struct nd_plog_trimmed 
 
     *out = (struct nd_plog_trimmed){.segments = 0};
     while ((segment = trim_next(plog, offset)) != NULL) {
+        const struct nd_segment_summary *s = &segment->summary;
         /* Readers that look it up from here on do not find it; one that reads it right now looks
          * again when it meets the end of the file. */
+        if (!plog_discard_file(plog, s->base_offset, ND_SEGMENT_LOG)) {
+            out->failed = true;
+            trim_undo(plog, segment);
+            return;
+        }
+        (void)plog_discard_file(plog, s->base_offset, ND_SEGMENT_INDEX);
         nd_log(plog->options.log, ND_LOG_INFO, "storage", "segment removed",
-               "dir=\"%s\" base=%" PRIu64 " end=%" PRIu64, plog->dir, segment->summary.base_offset,
-               segment->summary.end_offset);
+               "dir=\"%s\" base=%" PRIu64 " end=%" PRIu64, plog->dir, s->base_offset,
+               s->end_offset);
         out->segments += 1;
-        out->records += segment->summary.records;
-        out->bytes += segment->summary.size;
-        plog_discard_file(plog, segment->summary.base_offset, ND_SEGMENT_LOG);
-        plog_discard_file(plog, segment->summary.base_offset, ND_SEGMENT_INDEX);
+        out->records += s->records;
+        out->bytes += s->size;
         nd_segment_unref(segment);
     }
 }

@@ -120,6 +120,7 @@ bool nd_plog_trimmable(const struct nd_plog *plog, uint64_t offset);
  * rounds */
 struct nd_plog_trimmed {
     uint64_t segments, records, bytes;
+    bool failed; /* a file could not be removed: it and what follows is still there */
 };
 void nd_plog_trim(struct nd_plog *plog, uint64_t offset, struct nd_plog_trimmed *out);
 

@@ -251,7 +251,7 @@ static enum nd_err last_without_records(struct opener *o, uint64_t base)
         return ND_OK;
     }
     if (wal_holds(o, base)) {
-        plog_discard_file(plog, base, ND_SEGMENT_LOG);
+        (void)plog_discard_file(plog, base, ND_SEGMENT_LOG);
         return ND_OK;
     }
     char *path = nd_segment_path(plog->dir, base, ND_SEGMENT_LOG);

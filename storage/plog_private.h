@@ -50,7 +50,7 @@ void plog_push_locked(struct nd_plog *plog, struct nd_segment *segment) ND_REQUI
 uint32_t plog_find_locked(const struct nd_plog *plog, uint64_t offset);
 /* Rename a file of the log aside and have it removed; a failure is logged, the next open tries
  * again. */
-void plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const char *suffix);
+bool plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const char *suffix);
 
 /* --- plog_write.c. @thread flusher, or the opener before the log is shared --- */
 /* Make an existing, listed segment the one that is appended to, or seal it for good. */

@@ -103,7 +103,7 @@ static void writer_seal(struct nd_plog *plog)
     if (w->listed) {
         plog_index_store(plog, w->segment);
     } else {
-        plog_discard_file(plog, w->segment->summary.base_offset, ND_SEGMENT_LOG);
+        (void)plog_discard_file(plog, w->segment->summary.base_offset, ND_SEGMENT_LOG);
     }
     plog_writer_drop(plog);
 }
@@ -119,7 +119,7 @@ static enum nd_err file_create(struct nd_plog *plog, uint64_t base_offset, int *
     if (err == ND_ERR_ALREADY_EXISTS) {
         /* Left by a failure, without a verified frame: otherwise it would be in the list and end
          * above this offset. */
-        plog_discard_file(plog, base_offset, ND_SEGMENT_LOG);
+        (void)plog_discard_file(plog, base_offset, ND_SEGMENT_LOG);
         err = env->open(env->impl, path, flags, file_out, msg);
     }
     nd_free(path);

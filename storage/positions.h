@@ -46,7 +46,7 @@ struct nd_positions {
     int64_t last_commit_ms;
     struct nd_offset_range *ahead; /* settled above the frontier, ascending, not touching */
     uint32_t ahead_count;
-    struct nd_attempt *attempts; /* of unsettled offsets delivered more than once, ascending */
+    struct nd_attempt *attempts; /* of unsettled offsets that will be delivered again, ascending */
     uint32_t attempts_count;
     struct nd_token *tokens;
     uint32_t tokens_count;

@@ -241,6 +241,23 @@ void nd_tail_set_flushed(struct nd_tail *tail, uint64_t offset)
     }
 }
 
+uint64_t nd_tail_aged(const struct nd_tail *tail, int64_t cutoff_ms)
+{
+    uint64_t offset = tail->flushed;
+
+    /* Commit times never decrease along a partition, and a run has one. */
+    for (uint32_t i = cached_count(tail); i < tail->count; i++) {
+        const struct nd_tail_run *run = run_at(tail, i);
+        struct nd_record_view view;
+        size_t size;
+        if (nd_record_get(run->records, &view, &size) != ND_OK || view.time_ms >= cutoff_ms) {
+            break;
+        }
+        offset = run_end(run);
+    }
+    return offset;
+}
+
 size_t nd_tail_drop_cached(struct nd_tail *tail)
 {
     if (tail->count == 0 || run_end(run_at(tail, 0)) > tail->flushed) {

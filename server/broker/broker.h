@@ -34,6 +34,10 @@ struct nd_broker_options {
     uint64_t wal_keep_bytes;  /* 128 MiB (F2) */
     uint32_t flush_bytes;     /* 1 MiB a partition (F2) */
     uint32_t flush_age_ms;    /* 60 s (F2) */
+    uint32_t
+        look_ms; /* 60 s between two looks at an open partition: retention, eviction; 0: never */
+    uint64_t idle_eviction_ms; /* 30 min: a partition that nobody used is closed; 0: never */
+    uint64_t cold_walk_ms;     /* 5 min between two looks at closed partitions; 0: never */
     uint32_t workers; /* threads for cold reads; 0: reads run on the stepping thread (sim) */
     struct nd_log *log;
     struct nd_metrics *metrics;

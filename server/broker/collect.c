@@ -99,6 +99,10 @@ void nd_collect_from(struct nd_collect *collect, struct nd_partition *partition)
         nd_waiters_wake(partition);
     }
     nd_collect_watch_expiry(partition);
+    if (collect->count > count_before) {
+        partition->uses += 1;
+        partition->unsaved = true; /* how often each was delivered */
+    }
     nd_series_add(partition->meters.consumed, collect->count - count_before);
     nd_series_add(partition->meters.consumed_bytes, collect->payload_bytes - payload_before);
     nd_partition_mark_dirty(partition);

@@ -35,6 +35,7 @@ void nd_topic_end(struct nd_topic_state *state)
             }
         }
     }
+    nd_list_remove(&state->walk);
     nd_list_remove(&state->arrival);
     nd_topic_state_unbusy(state);
 }

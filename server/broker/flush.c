@@ -115,6 +115,7 @@ bool nd_flush_start(struct nd_partition *partition)
     work->job.reply_to = &shard->inbox;
     work->job.plog = partition->plog;
     work->job.open_flushed = partition->tail.flushed;
+    work->job.retention_ms = topic->topic != NULL ? topic->topic->retention_ms : 0;
     work->job.open_wal_start = nd_partition_unflushed_start(partition);
     work->job.runs = nd_xmalloc(runs_max * sizeof *work->job.runs);
     work->job.runs_count = nd_tail_take_refs(&partition->tail, work->job.runs, runs_max, BYTES_MAX);

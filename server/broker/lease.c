@@ -172,7 +172,8 @@ void nd_lease_table_store(const struct nd_lease_table *table, struct nd_position
         uint64_t offset = table->frontier + i;
         const struct nd_lease_slot *slot = slot_at(table, offset);
         if (!counts_as_settled(slot, with_settling)) {
-            if (slot->attempt > 1) {
+            /* One that is out for the first time may come back settled: it needs no row. */
+            if (slot->attempt > (slot->state == ND_LEASE_FREE ? 0 : 1)) {
                 out->attempts[attempts++] = (struct nd_attempt){offset, slot->attempt};
             }
         } else if (ranges > 0 && out->ahead[ranges - 1].last + 1 == offset) {

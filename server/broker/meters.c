@@ -9,6 +9,7 @@
 
 static const char *const outcome_names[ND_WAIT_COUNT] = {"hit", "timeout", "cancelled", "no_wait"};
 static const double wait_buckets[] = {.001, .01, .1, .5, 1, 5, 10, 30, 60};
+static const double retention_buckets[] = {.001, .005, .01, .05, .1, .5, 1, 5};
 
 enum { LABELS_SIZE = 2 * 255 + 64 };
 
@@ -33,6 +34,21 @@ void nd_meters_init(struct nd_meters *meters, struct nd_metrics *m)
     meters->restated_bytes = nd_metrics_counter(
         m, "wal_restated_bytes_total", "",
         "Bytes of records written again at the head of the WAL for unflushable partitions.");
+    meters->evicted = nd_metrics_counter(m, "idle_logs_evicted_total", "",
+                                         "Partitions closed because nobody used them.");
+    meters->errors_evict =
+        nd_metrics_counter(m, "errors_total", "component=\"storage\",kind=\"idle_evict_close\"",
+                           "Errors by component and kind.");
+    meters->errors_retain =
+        nd_metrics_counter(m, "errors_total", "component=\"storage\",kind=\"retention\"",
+                           "Errors by component and kind.");
+    meters->cold_opened =
+        nd_metrics_counter(m, "cold_retention_swept_total", "",
+                           "Closed partitions that were opened because records had aged.");
+    meters->retention_seconds =
+        nd_metrics_histogram(m, "storage_retention_run_duration_seconds", "",
+                             "Removing the aged segments of a partition.", retention_buckets,
+                             ND_ARRAY_SIZE(retention_buckets));
 }
 
 struct nd_topic_meters *nd_topic_meters_get(struct nd_shard *shard, const char *name)

@@ -11,7 +11,8 @@ struct nd_shard;
 
 struct nd_meters {
     struct nd_series *topics, *partitions, *open_partition_logs, *tail_bytes, *errors_read,
-        *accepts_held, *accepts_discarded, *unflushable, *restated_bytes;
+        *accepts_held, *accepts_discarded, *unflushable, *restated_bytes, *evicted, *errors_evict,
+        *errors_retain, *cold_opened, *retention_seconds;
 };
 
 enum nd_wait_outcome {

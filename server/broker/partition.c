@@ -2,6 +2,8 @@
 
 #include "storage/base/alloc.h"
 
+#include "server/broker/chores.h"
+#include "server/broker/cold.h"
 #include "server/broker/flush.h"
 #include "server/broker/frames.h"
 #include "server/broker/topic_state.h"
@@ -26,6 +28,7 @@ struct nd_partition *nd_partition_new(struct nd_topic_state *topic, uint32_t ind
     nd_heap_node_init(&partition->by_age);
     nd_heap_node_init(&partition->retry);
     nd_heap_node_init(&partition->expiry);
+    nd_list_init(&partition->watched);
     nd_list_init(&partition->stuck);
     nd_list_init(&partition->cached_link);
     nd_list_init(&partition->frames);
@@ -45,9 +48,10 @@ void nd_partition_free(struct nd_partition *partition)
     struct nd_shard *shard = partition->topic->shard;
 
     ND_ASSERT(partition->flush == NULL && partition->read == NULL && !partition->restating);
-    ND_ASSERT(!partition->records_restating);
+    ND_ASSERT(!partition->records_restating && partition->retain == NULL && !partition->evicting);
     ND_ASSERT(nd_list_empty(&partition->replays) && nd_list_empty(&partition->pinned));
     nd_frames_drop(partition);
+    nd_cold_release(partition);
     nd_flush_count_unflushable(partition, false);
     if (partition->state == ND_PARTITION_OPEN) {
         nd_tail_release(&partition->tail);
@@ -60,6 +64,7 @@ void nd_partition_free(struct nd_partition *partition)
     nd_heap_remove(&shard->by_age, &partition->by_age);
     nd_heap_remove(&shard->retries, &partition->retry);
     nd_heap_remove(&shard->expiries, &partition->expiry);
+    nd_list_remove(&partition->watched);
     nd_list_remove(&partition->stuck);
     nd_list_remove(&partition->cached_link);
     nd_list_remove(&partition->ready);
@@ -84,7 +89,7 @@ void nd_partition_open_with(struct nd_partition *partition, struct nd_positions 
         positions = &empty;
     }
     partition->next = partition->end = positions->next_offset;
-    partition->log_start = positions->log_start;
+    partition->log_start = partition->durable_start = positions->log_start;
     partition->last_commit_ms = positions->last_commit_ms;
     nd_tail_init(&partition->tail, positions->flushed_offset);
     nd_lease_table_init(&partition->leases, positions->frontier,
@@ -100,6 +105,10 @@ void nd_partition_open_with(struct nd_partition *partition, struct nd_positions 
     partition->carried.ahead_count = partition->carried.attempts_count = 0;
     partition->carried.id = partition->id;
     partition->state = ND_PARTITION_OPEN;
+    nd_chores_watch(partition);
+    if (partition->retain_due) {
+        nd_chores_look_soon(partition);
+    }
     nd_waiters_wake(partition);
     nd_partition_mark_dirty(partition);
 }
@@ -112,6 +121,7 @@ void nd_partition_recover(struct nd_partition *partition, struct nd_recovered_pa
     }
     recovered->runs_count = 0; /* their references are the tail's now */
     partition->position_from = recovered->needed_from;
+    partition->used_ns = partition->topic->shard->now_ns;
     nd_partition_account(partition);
     nd_partition_update_pin(partition);
 }
@@ -170,6 +180,8 @@ static void open_reply(struct nd_msg *msg, void *owner)
         nd_partition_open_with(partition, job->result == ND_OK ? &job->positions : NULL);
     } else {
         partition->state = ND_PARTITION_DAMAGED;
+        partition->retain_due = false;
+        nd_cold_release(partition);
         partition->retry_ns = shard->now_ns + DAMAGED_RETRY_NS;
         nd_log(shard->broker->options.log, ND_LOG_ERROR, "broker", "partition not opened",
                "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
@@ -207,6 +219,14 @@ static void open_start(struct nd_partition *partition)
 }
 
 enum nd_partition_state nd_partition_touch(struct nd_partition *partition)
+{
+    partition->uses += 1;
+    partition->used_ns = partition->topic->shard->now_ns;
+    nd_cold_release(partition);
+    return nd_partition_open_closed(partition);
+}
+
+enum nd_partition_state nd_partition_open_closed(struct nd_partition *partition)
 {
     struct nd_shard *shard = partition->topic->shard;
 
@@ -246,6 +266,7 @@ void nd_partition_update_pin(struct nd_partition *partition)
 void nd_partition_staged(struct nd_partition *partition, uint64_t sequence)
 {
     partition->topic->shard->active = true;
+    partition->uses += 1;
     if (partition->position_from == UINT64_MAX) {
         partition->position_from = sequence;
         nd_partition_update_pin(partition);

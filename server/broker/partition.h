@@ -62,6 +62,19 @@ struct nd_partition {
     struct nd_flush_work *flush;
     struct nd_heap_node by_size,
         by_age; /* in the shard's heaps while there is something to flush */
+    /* Retention and eviction: retain.h, evict.h, cold.h, chores.h. */
+    struct nd_list watched; /* in shard->watched while OPEN */
+    uint64_t look_ns;       /* when it is looked at next */
+    uint64_t used_ns;       /* last use; observation is none */
+    uint32_t uses;          /* counts uses and whatever a snapshot would miss */
+    uint32_t acks;          /* settles of it that are gathered or staged */
+    bool unsaved;           /* it differs from what is durable although nothing was staged */
+    bool evicting;          /* a snapshot of it is being made durable */
+    bool retain_due;        /* its files were found to hold what may go */
+    bool for_retention;     /* nobody else wanted it open: counted in shard->retaining */
+    struct nd_retain_job *retain;
+    uint64_t durable_start; /* log start of its newest durable positions */
+    uint64_t stated_start;  /* of the POSITION under way */
     uint64_t flush_retry_ns;
     size_t accounted; /* of the tail budget */
     size_t cached;    /* of the shard's cache */
@@ -104,6 +117,8 @@ void nd_partition_recover(struct nd_partition *partition, struct nd_recovered_pa
 /* Its state; a CLOSED one starts opening (then OPENING), a DAMAGED one is tried again after a
  * while. Who needs an OPENING one is parked or waits: both are looked at again when it opened. */
 enum nd_partition_state nd_partition_touch(struct nd_partition *partition);
+/* The same for who only looks after it: that is no use of it. */
+enum nd_partition_state nd_partition_open_closed(struct nd_partition *partition);
 
 /* Its pin: the lowest sequence that it needs; moves in the shard's heaps. */
 void nd_partition_update_pin(struct nd_partition *partition);

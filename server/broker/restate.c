@@ -3,6 +3,7 @@
 #include "storage/base/alloc.h"
 
 #include "server/broker/flush.h"
+#include "server/broker/retain.h"
 #include "server/broker/topic_state.h"
 
 enum { UNIT_BYTES = 64 << 10, UNIT_PARTITIONS = 256 };
@@ -37,6 +38,7 @@ static void restated(struct nd_restate_unit *unit, enum nd_err result)
         nd_partition_update_pin(partition);
         if (result == ND_OK) {
             nd_restate_unlift(partition);
+            nd_retain_stated(partition);
         } else if (partition->lifting) {
             nd_restate_stick(partition);
         }
@@ -91,6 +93,7 @@ bool nd_restate_add(struct nd_partition *partition)
     nd_positions_release(&positions);
     unit->partitions[unit->count++] = partition;
     partition->restating = true;
+    partition->stated_start = partition->log_start;
     partition->topic->busy += 1;
     if (unit->count == UNIT_PARTITIONS || unit->unit.bytes >= UNIT_BYTES) {
         (void)nd_restate_stage(shard); /* a failure comes back to each of them */

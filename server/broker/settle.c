@@ -90,6 +90,7 @@ static void gather(struct nd_shard *shard, const struct ack *ack)
         unit->acks = nd_xrealloc(unit->acks, unit->capacity * sizeof *unit->acks);
     }
     unit->acks[unit->count++] = *ack;
+    ack->partition->acks += 1;
     ack->partition->topic->busy += 1;
 }
 
@@ -262,6 +263,7 @@ static void ack_outcome(struct nd_shard *shard, const struct ack *ack, enum nd_e
     } else {
         ack_put_back(shard, ack);
     }
+    partition->acks -= 1;
     nd_waiters_wake(partition);
     nd_partition_mark_dirty(partition);
     if (ack->skip) {

@@ -5,6 +5,7 @@
 #include "storage/base/alloc.h"
 
 #include "server/broker/accept.h"
+#include "server/broker/chores.h"
 #include "server/broker/collect.h"
 #include "server/broker/delete.h"
 #include "server/broker/flush.h"
@@ -37,7 +38,8 @@ void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t in
     shard->meters = nd_map_new(nd_env_random_u64(shard->env));
     shard->deliveries = nd_xcalloc(ND_POLL_MESSAGES_MAX, sizeof *shard->deliveries);
     struct nd_list *lists[] = {&shard->ending,  &shard->woken,  &shard->arrivals, &shard->stuck,
-                               &shard->accepts, &shard->cached, &shard->frames,   &shard->dirty};
+                               &shard->accepts, &shard->cached, &shard->frames,   &shard->dirty,
+                               &shard->watched, &shard->walk};
     for (size_t i = 0; i < ND_ARRAY_SIZE(lists); i++) {
         nd_list_init(lists[i]);
     }
@@ -263,6 +265,7 @@ static uint64_t next_deadline(struct nd_shard *shard)
     uint64_t next = ND_MIN(heap_key(&shard->polls), heap_key(&shard->retries));
 
     next = ND_MIN(next, heap_key(&shard->by_age));
+    next = ND_MIN(next, nd_chores_due_ns(shard));
     if (shard->down_since_ns != 0) {
         next = ND_MIN(next, shard->down_until_ns);
     } else {
@@ -295,6 +298,7 @@ bool nd_shard_step(struct nd_shard *shard, uint64_t *next_ns)
     nd_settle_stage(shard);
     nd_flush_check(shard);
     housekeeping(shard);
+    any |= nd_chores_step(shard);
     any |= nd_shard_stop_step(shard);
     nd_frames_trim(shard);
     publish_needs(shard);

@@ -89,6 +89,12 @@ struct nd_shard {
     bool active;              /* something was staged since the last housekeeping */
     struct nd_list dirty;
 
+    struct nd_list watched;  /* open partitions, the one not looked at for the longest first */
+    struct nd_list walk;     /* topics, the same for their closed partitions */
+    struct nd_peek *walking; /* the look of the walk that is under way */
+    struct nd_evict_batch *evicting; /* the snapshots of this step */
+    uint32_t retaining;              /* partitions that only retention has open */
+
     enum nd_shard_stage stage;
     uint64_t stop_give_up_ns;
     _Atomic bool stopped;

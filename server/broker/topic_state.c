@@ -2,6 +2,8 @@
 
 #include "storage/base/alloc.h"
 
+#include "server/broker/chores.h"
+#include "server/broker/cold.h"
 #include "server/broker/delete.h"
 #include "server/broker/waiters.h"
 
@@ -21,6 +23,8 @@ struct nd_topic_state *nd_topic_state_new(struct nd_shard *shard, const char *na
     nd_list_init(&state->parked);
     nd_list_init(&state->overdue);
     nd_list_init(&state->ending);
+    nd_list_init(&state->walk);
+    state->cold_goes_ms = ND_RETENTION_NOTHING;
     nd_map_put_u64(shard->topics, incarnation, state);
     /* relaxed: a gauge */
     atomic_fetch_add_explicit(&shard->broker->topics, 1, memory_order_relaxed);
@@ -40,6 +44,7 @@ void nd_topic_state_free(struct nd_topic_state *state)
     }
     nd_list_remove(&state->arrival);
     nd_list_remove(&state->ending);
+    nd_list_remove(&state->walk);
     nd_topic_meters_put(shard, state->meters);
     nd_topic_unref(state->topic);
     nd_free(state->partitions);
@@ -70,6 +75,7 @@ void nd_topic_state_grow(struct nd_topic_state *state, uint32_t count)
 
 void nd_topic_state_touch_all(struct nd_topic_state *state)
 {
+    state->used_ns = state->shard->now_ns;
     if (state->touched) {
         return;
     }
@@ -81,6 +87,17 @@ void nd_topic_state_touch_all(struct nd_topic_state *state)
     state->touched = true;
 }
 
+/* Its partitions are looked at with the new retention now, not in their turn (I-49). */
+static void retention_changed(struct nd_topic_state *state)
+{
+    for (uint32_t i = 0; i < state->partitions_count; i++) {
+        if (state->partitions[i] != NULL) {
+            nd_chores_look_soon(state->partitions[i]);
+        }
+    }
+    nd_cold_watch(state, true);
+}
+
 void nd_topic_state_set(struct nd_topic_state *state, const struct nd_topic *topic)
 {
     struct nd_topic *before = state->topic;
@@ -88,8 +105,14 @@ void nd_topic_state_set(struct nd_topic_state *state, const struct nd_topic *top
     if (before != NULL && topic->version < before->version) {
         return; /* told twice, the older one last */
     }
+    bool changed = before != NULL && before->retention_ms != topic->retention_ms;
     state->topic = nd_topic_ref(topic);
     nd_topic_unref(before);
+    if (changed) {
+        retention_changed(state);
+    } else if (before == NULL) {
+        nd_cold_watch(state, false);
+    }
     nd_topic_state_grow(state, topic->partitions);
     state->touched = false; /* it may own others now */
     for (uint32_t i = 0; i < state->partitions_count; i++) {

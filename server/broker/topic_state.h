@@ -29,6 +29,11 @@ struct nd_topic_state {
     struct nd_list overdue; /* polls whose time is over and that wait for a pending one */
     bool touched;           /* every owned partition was */
 
+    uint64_t used_ns;     /* last poll or subscriber of all of it */
+    struct nd_list walk;  /* in shard->walk, cold.h */
+    uint64_t walk_ns;     /* when its closed partitions are looked at next */
+    int64_t cold_goes_ms; /* none of them has something to remove while the cutoff is not above */
+
     struct nd_list ending; /* in shard->ending */
     uint32_t busy;         /* units, jobs and reads that refer to it */
     bool ended;

@@ -18,6 +18,9 @@ void node_init(struct node *node, struct sim_env *sim)
                                       .cache_bytes = 1 << 20,
                                       .flush_bytes = 16 << 10,
                                       .flush_age_ms = 60000,
+                                      .look_ms = 60000,
+                                      .idle_eviction_ms = 1800000,
+                                      .cold_walk_ms = 300000,
                                       .wal_keep_bytes = 512 << 10},
                           .incarnation_next = 0x1000};
 }
@@ -98,6 +101,9 @@ static enum nd_err broker_new(struct node *node, struct nd_recovery *recovery,
                                         .wal_keep_bytes = node->options.wal_keep_bytes,
                                         .flush_bytes = node->options.flush_bytes,
                                         .flush_age_ms = node->options.flush_age_ms,
+                                        .look_ms = node->options.look_ms,
+                                        .idle_eviction_ms = node->options.idle_eviction_ms,
+                                        .cold_walk_ms = node->options.cold_walk_ms,
                                         .metrics = node->metrics};
 
     return nd_broker_new(&node->broker, &options, recovery, msg);
@@ -246,21 +252,46 @@ uint32_t node_topic(struct node *node, const char *name, uint32_t partitions)
     return node->topics_count++;
 }
 
-void node_topic_caps(struct node *node, uint32_t index, uint32_t in_flight_max, uint32_t ahead_max)
+/* The next version of a topic, to be changed and told. */
+static struct nd_topic *topic_copy(const struct nd_topic *before)
 {
-    struct nd_topic *before = node->topics[index];
     struct nd_topic *after = nd_topic_new(before->partitions);
 
     memcpy(after->name, before->name, sizeof after->name);
     after->incarnation = before->incarnation;
     after->version = before->version + 1;
+    after->retention_ms = before->retention_ms;
     after->visibility_timeout_ms = before->visibility_timeout_ms;
+    after->max_in_flight = before->max_in_flight;
+    after->max_acked_ahead = before->max_acked_ahead;
+    memcpy(after->owners, before->owners, before->partitions * sizeof *after->owners);
+    return after;
+}
+
+static void topic_replace(struct node *node, uint32_t index, struct nd_topic *after)
+{
+    if (node->broker != NULL) {
+        nd_broker_topic_changed(node->broker, node->topics[index], after);
+    }
+    nd_topic_unref(node->topics[index]);
+    node->topics[index] = after;
+}
+
+void node_topic_caps(struct node *node, uint32_t index, uint32_t in_flight_max, uint32_t ahead_max)
+{
+    struct nd_topic *after = topic_copy(node->topics[index]);
+
     after->max_in_flight = in_flight_max;
     after->max_acked_ahead = ahead_max;
-    memcpy(after->owners, before->owners, before->partitions * sizeof *after->owners);
-    nd_broker_topic_changed(node->broker, before, after);
-    node->topics[index] = after;
-    nd_topic_unref(before);
+    topic_replace(node, index, after);
+}
+
+void node_topic_retention(struct node *node, uint32_t index, uint64_t retention_ms)
+{
+    struct nd_topic *after = topic_copy(node->topics[index]);
+
+    after->retention_ms = retention_ms;
+    topic_replace(node, index, after);
 }
 
 void node_topic_delete(struct node *node, uint32_t index)

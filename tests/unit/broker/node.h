@@ -20,6 +20,8 @@ struct node_options {
     size_t tail_memory_bytes, cache_bytes;
     uint32_t flush_bytes, flush_age_ms;
     uint64_t wal_keep_bytes;
+    uint32_t look_ms; /* 0: neither retention nor eviction */
+    uint64_t idle_eviction_ms, cold_walk_ms;
     bool hold_latch; /* node_open leaves the ownership latch open */
 };
 
@@ -60,6 +62,8 @@ void node_advance(struct node *node, uint64_t ms); /* in steps of at most 50 ms,
 /* A topic that exists from now on; 30 s visibility. Index of node->topics. */
 uint32_t node_topic(struct node *node, const char *name, uint32_t partitions);
 void node_topic_caps(struct node *node, uint32_t topic, uint32_t in_flight_max, uint32_t ahead_max);
+/* 0: forever, as it is at first; no floor here. */
+void node_topic_retention(struct node *node, uint32_t topic, uint64_t retention_ms);
 void node_topic_delete(struct node *node, uint32_t topic);
 
 /* --- requests. Each start returns an object that the test frees --- */
