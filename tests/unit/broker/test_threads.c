@@ -13,7 +13,7 @@
 #include "tests/support/temp_dir.h"
 
 enum { TOPICS = 4, MESSAGES = 1500, WINDOW = 64, MEMBER = 3 };
-static const uint64_t patience_ns = 15000000000;
+static const uint64_t patience_ns = 120000000000;
 
 struct real {
     const struct nd_env *env;

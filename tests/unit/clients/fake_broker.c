@@ -320,7 +320,7 @@ void fake_broker_wait(struct fake_broker *broker, const uint32_t *counter, uint3
     bool in_time = true;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t deadline = ((uint64_t)now.tv_sec + 20) * 1000000000u;
+    uint64_t deadline = ((uint64_t)now.tv_sec + 120) * 1000000000u;
     nd_mutex_lock(&broker->lock);
     while (*counter < value && in_time) {
         in_time = nd_cond_wait_until(&broker->changed, &broker->lock, deadline);

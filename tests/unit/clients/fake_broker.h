@@ -43,7 +43,7 @@ void fake_broker_release(struct fake_broker *broker);
 void fake_broker_confirm_held(struct fake_broker *broker);
 /* *counter, guarded by lock. */
 uint32_t fake_broker_count(struct fake_broker *broker, const uint32_t *counter);
-/* Wait until *counter, guarded by lock, is at least `value`; fails the test after 20 s. */
+/* Wait until *counter, guarded by lock, is at least `value`; fails the test after 2 minutes. */
 void fake_broker_wait(struct fake_broker *broker, const uint32_t *counter, uint32_t value);
 
 #endif

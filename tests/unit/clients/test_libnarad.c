@@ -7,6 +7,8 @@
 #include "tests/support/nd_test.h"
 #include "tests/unit/clients/fake_broker.h"
 
+enum { PATIENCE_MS = 120000 };
+
 /* Outcomes by code; written on the client's thread. */
 struct outcomes {
     _Atomic uint32_t ok, unavailable, cancelled, stale, invalid, other;
@@ -61,7 +63,8 @@ static int tear_down(void **state)
 static void client_new(struct narad_options options)
 {
     options.server = broker.address;
-    options.connect_timeout_ms = options.connect_timeout_ms ? options.connect_timeout_ms : 10000;
+    options.connect_timeout_ms =
+        options.connect_timeout_ms ? options.connect_timeout_ms : PATIENCE_MS;
     assert_int_equal(narad_client_new(&client, &options, NULL), NARAD_OK);
 }
 
@@ -116,7 +119,7 @@ static void produce__confirms_each_in_order_and_gathers(void **state)
     for (int i = 0; i < 5000; i++) {
         assert_int_equal(produce("payload"), NARAD_OK);
     }
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
 
     assert_int_equal(outcomes.ok, 5000);
     assert_true(outcomes.in_order);
@@ -135,7 +138,7 @@ static void produce__one_refused_item_leaves_the_others(void **state)
     produce("good");
     produce("odd");
     produce("good");
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
 
     assert_int_equal(outcomes.ok, 2);
     assert_int_equal(outcomes.invalid, 1);
@@ -157,10 +160,10 @@ static void produce__a_broken_stream_reports_what_it_does_not_know(void **state)
     fake_broker_stop(&broker);
     broker.hold = false;
     fake_broker_start(&broker);
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
     assert_int_equal(outcomes.unavailable, 10);
     produce("payload");
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
 
     assert_int_equal(outcomes.ok, 1);
     assert_int_equal(outcome_total(&outcomes), 11);
@@ -177,7 +180,7 @@ static void produce__resends_when_asked_to(void **state)
     for (int i = 0; i < 100; i++) {
         produce("payload");
     }
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
 
     assert_int_equal(outcomes.ok, 100);
     assert_int_equal(outcome_total(&outcomes), 100);
@@ -192,14 +195,14 @@ static void produce__waits_for_a_server_and_then_gives_up(void **state)
     client_new((struct narad_options){.connect_timeout_ms = 300});
 
     produce("payload");
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
     assert_int_equal(outcomes.unavailable, 1);
     client_free();
 
     client_new((struct narad_options){0});
     produce("payload");
     fake_broker_start(&broker);
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
     assert_int_equal(outcomes.ok, 1);
     client_free();
 }
@@ -212,7 +215,7 @@ static void produce__a_refused_stream_ends_what_waits(void **state)
     client_new((struct narad_options){0});
 
     produce("payload");
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
     assert_int_equal(outcomes.other, 1);
     client_free();
 }
@@ -260,7 +263,7 @@ static void produce__blocks_at_its_limit(void **state)
     fake_broker_confirm_held(&broker); /* three get their outcome, the fourth goes out */
     nd_thread_join(&blocked);
     assert_true(confirmed_before >= 1);
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
     assert_int_equal(outcomes.ok, 4);
     assert_int_equal(fake_broker_count(&broker, &broker.items), 4);
     assert_int_equal(broker.streams, 1);
@@ -283,7 +286,7 @@ static void settle__gathers_into_few_calls(void **state)
         assert_int_equal(narad_settle_async(client, "topic", "0:1:2", 0, on_settled, &outcomes),
                          NARAD_OK);
     }
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
 
     assert_int_equal(outcomes.ok, 3000);
     assert_int_equal(broker.settles, 3000);
@@ -483,7 +486,7 @@ static void call__inside_a_callback_is_refused(void **state)
 
     assert_int_equal(
         narad_produce_async(client, "topic", records, 1, on_produced_call, &nested_code), NARAD_OK);
-    assert_true(narad_flush(client, 20000));
+    assert_true(narad_flush(client, PATIENCE_MS));
     assert_int_equal(nested_code, NARAD_FAILED_PRECONDITION);
     client_free();
 }

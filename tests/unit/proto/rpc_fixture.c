@@ -2,10 +2,11 @@
 
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "storage/base/alloc.h"
 
-enum { PATIENCE_S = 10, QUEUED_PAUSE = 1 << 20 };
+enum { PATIENCE_S = 120, QUEUED_PAUSE = 1 << 20 };
 
 typedef Narad__V1__Header header;
 
@@ -44,6 +45,14 @@ void fixture_wait(struct fixture *fixture, const unsigned *counter, unsigned at_
     if (seen < at_least) {
         fail_msg("waited for %u, got %u", at_least, seen);
     }
+}
+
+unsigned fixture_count(struct fixture *fixture, const unsigned *counter)
+{
+    nd_mutex_lock(&fixture->lock);
+    unsigned seen = *counter;
+    nd_mutex_unlock(&fixture->lock);
+    return seen;
 }
 
 /* --- the service --- */
@@ -340,7 +349,9 @@ void fixture_server_start(struct fixture *fixture)
         snprintf(fixture->target, sizeof fixture->target, "%.60s", fixture->address);
     } else {
         assert_true(port > 1);
-        snprintf(fixture->target, sizeof fixture->target, "127.0.0.1:%d", port);
+        int host_size = (int)(strrchr(fixture->address, ':') - fixture->address);
+        snprintf(fixture->target, sizeof fixture->target, "%.*s:%d", host_size, fixture->address,
+                 port);
     }
 }
 
@@ -363,6 +374,16 @@ struct nd_rpc_channel *fixture_channel_new(struct fixture *fixture,
         fail_msg("%s", msg.text);
     }
     return channel;
+}
+
+void fixture_init_tcp(struct fixture *fixture)
+{
+    uint32_t id = (uint32_t)getpid();
+    char address[64];
+
+    snprintf(address, sizeof address, "127.%u.%u.%u:0", 64 + (id >> 16) % 128, (id >> 8) % 256,
+             1 + id % 254);
+    fixture_init(fixture, address);
 }
 
 void fixture_init(struct fixture *fixture, const char *address)
@@ -452,7 +473,7 @@ void echo_call(struct fixture *fixture, const char *path, const char *name, size
                struct outcome *outcome)
 {
     outcome_init(outcome, fixture);
-    outcome_start(outcome, fixture->channel, path, name, value_size, 8000);
+    outcome_start(outcome, fixture->channel, path, name, value_size, PATIENCE_S * 1000);
     outcome_wait(outcome);
 }
 

@@ -46,15 +46,19 @@ struct fixture {
     char metadata[64]; /* value of "x-test" */
 };
 
-/* `address`: "127.0.0.1:0" or "unix:<path>". */
+/* On a loopback address of this process alone: nobody takes the port while the server is stopped.
+ */
+void fixture_init_tcp(struct fixture *fixture);
+/* `address`: "127.x.y.z:0" or "unix:<path>". */
 void fixture_init(struct fixture *fixture, const char *address);
 void fixture_release(struct fixture *fixture);
 void fixture_server_start(struct fixture *fixture); /* again after a stop */
 void fixture_server_stop(struct fixture *fixture, uint32_t grace_ms);
 struct nd_rpc_channel *fixture_channel_new(struct fixture *fixture,
                                            const struct nd_rpc_metadata *metadata, size_t count);
-/* Wait until a counter of the fixture is at least `at_least`; fails the test after 10 s. */
+/* Wait until a counter of the fixture is at least `at_least`; fails the test after 2 minutes. */
 void fixture_wait(struct fixture *fixture, const unsigned *counter, unsigned at_least);
+unsigned fixture_count(struct fixture *fixture, const unsigned *counter);
 
 /* A unary call and its outcome. */
 struct outcome {

@@ -16,7 +16,7 @@ static int setup(void **state)
 {
     static struct fixture fixture;
 
-    fixture_init(&fixture, "127.0.0.1:0");
+    fixture_init_tcp(&fixture);
     *state = &fixture;
     return 0;
 }
@@ -73,7 +73,7 @@ static void stop__waits_for_calls_that_end_in_time(void **state)
     pthread_t thread;
 
     pthread_create(&thread, NULL, finish_parked, fixture->parked);
-    fixture_server_stop(fixture, 9000);
+    fixture_server_stop(fixture, 1000000);
     pthread_join(thread, NULL);
     outcome_wait(outcome);
 
@@ -138,14 +138,14 @@ static void channel__reconnects_after_the_server_came_back(void **state)
     struct fixture *fixture = *state;
     struct outcome outcome;
 
-    for (int i = 0; i < 3; i++) {
-        echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+    for (int i = 0; i < 4; i++) {
+        do { /* a call may go out before the end of the old connection was seen */
+            echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
+        } while (i > 0 && outcome.code == 14);
         assert_int_equal(outcome.code, 0);
         fixture_server_stop(fixture, 1000);
         fixture_server_start(fixture);
     }
-    echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
-    assert_int_equal(outcome.code, 0);
 }
 
 static void on_unavailable(void *data, const struct nd_rpc_status *status, const void *reply)
@@ -219,7 +219,7 @@ static void server__beyond_calls_max_refuses(void **state)
     struct outcome outcome;
 
     (void)state;
-    fixture_init(&fixture, "127.0.0.1:0");
+    fixture_init_tcp(&fixture);
     fixture_server_stop(&fixture, 0);
     fixture.calls_max = 10;
     fixture_server_start(&fixture);
@@ -269,7 +269,10 @@ static int raw_connect(struct fixture *fixture)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     address.sin_port = htons((uint16_t)strtoul(strrchr(fixture->target, ':') + 1, NULL, 10));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    char host[64];
+    snprintf(host, sizeof host, "%s", fixture->target);
+    *strrchr(host, ':') = '\0';
+    assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     return fd;
 }
@@ -281,7 +284,7 @@ static void keepalive__drops_a_connection_that_went_silent(void **state)
 {
     static const uint8_t settings[] = {0, 0, 0, 4, 0, 0, 0, 0, 0};
     struct fixture *fixture = *state;
-    struct timeval patience = {.tv_sec = 10};
+    struct timeval patience = {.tv_sec = 120};
     uint8_t bytes[512];
     ssize_t got;
 

@@ -23,7 +23,7 @@ static int setup(void **state)
 {
     static struct fixture fixture;
 
-    fixture_init(&fixture, "127.0.0.1:0");
+    fixture_init_tcp(&fixture);
     *state = &fixture;
     return 0;
 }
@@ -71,8 +71,8 @@ static void health_check(struct fixture *fixture, const char *service, struct he
     grpc__health__v1__health_check_request__init(&request);
     request.service = name;
     nd_rpc_call_unary(fixture->channel, GRPC_HEALTH_V1_HEALTH_CHECK_PATH, &request.base,
-                      &grpc__health__v1__health_check_response__descriptor, 8000, true, health_done,
-                      health);
+                      &grpc__health__v1__health_check_response__descriptor, 60000, true,
+                      health_done, health);
     nd_free(name);
     fixture_wait(fixture, &health->done, 1);
 }
@@ -203,7 +203,7 @@ static void reflection_open(struct reflection *reflection, struct fixture *fixtu
 
     *reflection = (struct reflection){.fixture = fixture};
     reflection->stream =
-        nd_rpc_stream_open(fixture->channel, path, 8000, true, false, &events, reflection);
+        nd_rpc_stream_open(fixture->channel, path, 60000, true, false, &events, reflection);
 }
 
 static const reflection_response *reflection_ask(struct reflection *reflection, int what,
@@ -287,7 +287,7 @@ static void metadata__reaches_the_handler(void **state)
     struct outcome outcome;
 
     outcome_init(&outcome, fixture);
-    outcome_start(&outcome, channel, ECHO_PLAIN, "x", 1, 8000);
+    outcome_start(&outcome, channel, ECHO_PLAIN, "x", 1, 60000);
     outcome_wait(&outcome);
     nd_rpc_channel_free(channel);
 
@@ -309,14 +309,14 @@ static void authenticate__stands_before_every_handler(void **state)
     echo_call(fixture, ECHO_PLAIN, "x", 1, &outcome);
     assert_int_equal(outcome.code, 16);
     assert_string_equal(outcome.text, "who are you?");
-    watcher_open(&watcher, fixture, ECHO_BIDI, 8000, false);
+    watcher_open(&watcher, fixture, ECHO_BIDI, 60000, false);
     watcher_wait(&watcher, &watcher.done, 1);
     assert_int_equal(watcher.code, 16);
     assert_int_equal(fixture->started, 0);
     assert_int_equal(fixture->done, 0);
 
     outcome_init(&outcome, fixture);
-    outcome_start(&outcome, channel, ECHO_PLAIN, "x", 1, 8000);
+    outcome_start(&outcome, channel, ECHO_PLAIN, "x", 1, 60000);
     outcome_wait(&outcome);
     assert_int_equal(outcome.code, 0);
     health_check(fixture, "", &health); /* exempt */
