@@ -53,13 +53,16 @@ static enum nd_err open_result(enum nd_err err)
 
 /* --- the four passes of a round --- */
 
-static void job_open(struct nd_flusher *flusher, struct nd_flush_job *job, struct nd_errmsg *msg)
+static void job_open(struct nd_flusher *flusher, struct nd_flush_job *job, bool synced,
+                     struct nd_errmsg *msg)
 {
+    struct nd_plog_options options = flusher->options.plog;
     char dir[PATH_SIZE];
 
+    options.synced = synced;
     nd_flusher_partition_dir(flusher, &job->id, dir, sizeof dir);
-    job->result = open_result(nd_plog_open(&job->opened, &flusher->options.plog, dir,
-                                           job->open_flushed, job->open_wal_start, msg));
+    job->result = open_result(
+        nd_plog_open(&job->opened, &options, dir, job->open_flushed, job->open_wal_start, msg));
     if (job->result == ND_OK) {
         job->plog = job->opened;
     }
@@ -90,11 +93,59 @@ static void bytes_count(const struct nd_flusher *flusher, const struct nd_flush_
                   job_bytes(job));
 }
 
+/* Make one level of the directories of the jobs that open a log: `up` of them lie below it. */
+static enum nd_err level_make(struct nd_flusher *flusher, uint32_t up, bool *made_out)
+{
+    ND_LIST_FOREACH (&flusher->jobs, link) {
+        struct nd_flush_job *job = job_of(link);
+        char dir[PATH_SIZE];
+        if (job->plog != NULL) {
+            continue;
+        }
+        nd_flusher_partition_dir(flusher, &job->id, dir, sizeof dir);
+        for (uint32_t i = 0; i < up; i++) {
+            *strrchr(dir, '/') = '\0';
+        }
+        enum nd_err err = flusher->env->mkdir(flusher->env->impl, dir, NULL);
+        if (err != ND_OK && err != ND_ERR_ALREADY_EXISTS) {
+            return err;
+        }
+        *made_out |= err == ND_OK;
+    }
+    return ND_OK;
+}
+
+/* Opening a log syncs every new name on the way, and what a crash may have left. Where many are
+ * opened, a sync of the file system for each level does the same: a directory is durable before the
+ * next is made in it. True: so it is, and the logs need no syncs of their own to be opened. */
+static bool round_dirs(struct nd_flusher *flusher)
+{
+    enum { LEVELS = 4 }; /* topics, topic, incarnation, partition */
+    const struct nd_env *env = flusher->env;
+    uint32_t opens = 0;
+
+    ND_LIST_FOREACH (&flusher->jobs, link) {
+        opens += job_of(link)->plog == NULL;
+    }
+    if (opens <= flusher->options.sync_one_by_one_max) {
+        return false;
+    }
+    for (uint32_t up = LEVELS; up-- > 0;) {
+        bool made = false;
+        if (level_make(flusher, up, &made) != ND_OK ||
+            ((made || up == 0) && env->sync_fs(env->impl, flusher->fs_file, NULL) != ND_OK)) {
+            return false; /* each by itself then, with its own error */
+        }
+    }
+    return true;
+}
+
 /* Open where needed and write all. Jobs that failed are replied to, the others are in `round`; a
  * second job of a log waits for the next round. */
 static void round_write(struct nd_flusher *flusher)
 {
     struct nd_list later = ND_LIST_INIT(later);
+    bool synced = round_dirs(flusher);
     uint32_t taken = 0;
 
     for (struct nd_list *link; taken < JOBS_MAX && (link = nd_list_pop(&flusher->jobs)) != NULL;) {
@@ -107,7 +158,7 @@ static void round_write(struct nd_flusher *flusher)
         taken += 1;
         nd_list_append(&flusher->round, link);
         if (job->plog == NULL) {
-            job_open(flusher, job, &msg);
+            job_open(flusher, job, synced, &msg);
         }
         if (job->plog != NULL) {
             nd_plog_set_retention(job->plog, job->retention_ms);

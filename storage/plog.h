@@ -36,6 +36,9 @@ struct nd_plog_options {
     /* Both shared, the flusher's; NULL: files are unlinked at once, buffers live for one call. */
     struct nd_remover *remover;
     struct nd_plog_scratch *scratch;
+    /* At the open only. The directory is there, and it, those above it and the files in it are on
+     * the device as they are in the cache: the open makes and syncs nothing. */
+    bool synced;
 };
 
 /* The buffers and the compressor of the thread that writes. */

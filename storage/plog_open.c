@@ -84,7 +84,7 @@ static enum nd_err segment_open(struct opener *o, uint64_t base, int flags, int 
     *damaged_out = false;
     enum nd_err err = env->open(env->impl, path, flags, &file, o->msg);
     if (err == ND_OK && (flags & ND_OPEN_WRITE) != 0) {
-        err = env->sync(env->impl, file, o->msg);
+        err = plog->options.synced ? ND_OK : env->sync(env->impl, file, o->msg);
         if (err == ND_OK) {
             err = env->drop_cache(env->impl, file, 0, UINT64_MAX / 2, o->msg);
         }
@@ -332,9 +332,11 @@ static enum nd_err files_open(struct opener *o)
     const struct nd_env *env = plog->options.env;
     enum nd_err err = env->list(env->impl, plog->dir, entry_seen, o, o->msg);
 
-    if (err == ND_OK && o->bases_count > 0) {
+    if (err == ND_OK && o->bases_count > 0 && !plog->options.synced) {
         /* Names may be those of a crash between a write and the sync of the directory. */
         err = env->sync_dir(env->impl, plog->dir, o->msg);
+    }
+    if (o->bases_count > 0) {
         qsort(o->bases, o->bases_count, sizeof o->bases[0], base_compare);
     }
     for (size_t i = 0; i < o->bases_count && err == ND_OK; i++) {
@@ -361,7 +363,7 @@ enum nd_err nd_plog_open(struct nd_plog **out, const struct nd_plog_options *opt
     plog->unflushable_gauge =
         nd_metrics_gauge(options->metrics, "unflushable_partitions", "",
                          "Partitions whose records cannot be written to their log.");
-    enum nd_err err = nd_env_mkdirs(options->env, dir, msg);
+    enum nd_err err = options->synced ? ND_OK : nd_env_mkdirs(options->env, dir, msg);
     if (err == ND_OK) {
         err = files_open(&o);
     }

@@ -183,6 +183,85 @@ static void flusher__syncs_few_files_one_by_one_and_many_at_once(void **state)
     }
 }
 
+/* 3,000 partitions that get their first records at once must not cost a sync for each of their
+ * directories. */
+static void flusher__opens_many_logs_with_few_syncs(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint32_t i = 0; i < JOBS; i++) {
+        submit(f, i, 0, 10);
+    }
+    uint64_t dirs = sim_env_calls(f->sim, SIM_SYNC_DIR), files = sim_env_calls(f->sim, SIM_SYNC);
+    run(f, ND_OK);
+    assert_int_equal(sim_env_calls(f->sim, SIM_SYNC_DIR), dirs);
+    assert_int_equal(sim_env_calls(f->sim, SIM_SYNC), files);
+    assert_int_equal(sim_env_calls(f->sim, SIM_SYNC_FS), 5); /* a level each, and the files */
+
+    for (uint32_t i = 0; i < JOBS; i++) { /* known directories: as after a restart */
+        nd_plog_unref(f->plogs[i]);
+        f->plogs[i] = NULL;
+        submit(f, i, 10, 10);
+        f->jobs[i].job.open_flushed = 10;
+    }
+    run(f, ND_OK);
+    assert_int_equal(sim_env_calls(f->sim, SIM_SYNC_DIR), dirs);
+    assert_int_equal(sim_env_calls(f->sim, SIM_SYNC), files);
+    assert_int_equal(sim_env_calls(f->sim, SIM_SYNC_FS), 7);
+    for (uint32_t i = 0; i < JOBS; i++) {
+        assert_int_equal(f->jobs[i].job.result, ND_OK);
+        assert_int_equal(fixture_count(f->plogs[i], 0, 20, SIZE), 20);
+    }
+}
+
+/* A power cut at every change of the disk of two such rounds: what a CHECKPOINT stated is there. */
+static void flusher__keeps_many_logs_through_a_power_cut_at_every_change(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t flushed[JOBS];
+    bool over = false;
+
+    for (uint64_t cut = 1; !over; cut++) {
+        assert_true(cut < 1000);
+        for (uint32_t i = 0; i < JOBS; i++) {
+            nd_plog_unref(f->plogs[i]);
+            f->plogs[i] = NULL;
+        }
+        nd_flusher_free(f->flusher);
+        sim_env_free(f->sim);
+        f->sim = sim_env_new(cut);
+        f->env = sim_env_get(f->sim);
+        flusher_start(f);
+        memset(flushed, 0, sizeof flushed);
+        sim_env_cut_at(f->sim, cut);
+        for (uint64_t base = 0; base < 20; base += 10) {
+            for (uint32_t i = 0; i < JOBS; i++) {
+                submit(f, i, base, 10);
+                f->jobs[i].job.open_flushed = flushed[i];
+            }
+            run(f, ND_OK);
+            for (uint32_t i = 0; i < JOBS; i++) {
+                flushed[i] = ND_MAX(flushed[i], f->jobs[i].job.flushed);
+            }
+        }
+        over = !sim_env_is_cut(f->sim);
+        for (uint32_t i = 0; i < JOBS; i++) {
+            nd_plog_unref(f->plogs[i]);
+            f->plogs[i] = NULL;
+        }
+        sim_env_restart(f->sim);
+        for (uint32_t i = 0; i < JOBS; i++) {
+            char dir[300];
+            struct nd_plog_options options = fixture_options(f->env);
+            nd_flusher_partition_dir(f->flusher, &f->jobs[i].job.id, dir, sizeof dir);
+            assert_int_equal(
+                nd_plog_open(&f->plogs[i], &options, dir, flushed[i], UINT64_MAX, NULL), ND_OK);
+            assert_int_equal(fixture_count(f->plogs[i], 0, flushed[i], SIZE), flushed[i]);
+        }
+        assert_true(!over || flushed[0] == 20);
+    }
+}
+
 /* The disk with a syncfs that reports an error of somebody, and an fdatasync that fails for one
  * file. Its `impl` is the disk's, so what the two know is here. */
 static struct {
@@ -430,6 +509,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(flusher__flushes_checkpoints_trims_and_replies),
         CASE(flusher__syncs_few_files_one_by_one_and_many_at_once),
+        CASE(flusher__opens_many_logs_with_few_syncs),
+        CASE(flusher__keeps_many_logs_through_a_power_cut_at_every_change),
         CASE(flusher__fails_only_the_file_that_failed),
         CASE(flusher__postpones_on_a_full_disk),
         CASE(flusher__tells_unflushable_and_heals),
