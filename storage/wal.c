@@ -18,7 +18,10 @@
 #include "storage/wal_entry.h"
 #include "storage/wal_private.h"
 
-enum { NS_PER_S = 1000000000 };
+enum {
+    NS_PER_S = 1000000000,
+    HELP_UNITS_MAX = 8, /* more are the stager's own work: the next group must not wait for it */
+};
 
 /* Rest before an empty frame (W2), and between attempts at a fresh file (W5). */
 static const uint64_t rest_ns = NS_PER_S, retry_ns = NS_PER_S;
@@ -153,10 +156,12 @@ enum nd_err nd_wal_stage(struct nd_wal *wal, struct nd_wal_stager *stager, struc
 
 /* --- returning units --- */
 
-/* Give the units back in order, one push a stager. They may be gone when this returns. */
-static void units_return(struct nd_list *units, enum nd_err result)
+/* Give the units back in order, one push a stager. They may be gone when this returns. `help`: the
+ * log has nothing else to do and may see to them itself. */
+static void units_return(struct nd_list *units, enum nd_err result, bool help)
 {
     struct nd_list touched = ND_LIST_INIT(touched);
+    uint32_t count = 0;
 
     for (struct nd_list *link; (link = nd_list_pop(units)) != NULL;) {
         struct nd_wal_unit *unit = unit_of(link);
@@ -166,12 +171,17 @@ static void units_return(struct nd_list *units, enum nd_err result)
             nd_list_append(&touched, &stager->returned_link);
         }
         nd_list_append(&stager->returned, link);
+        count += 1;
     }
     for (struct nd_list *link; (link = nd_list_pop(&touched)) != NULL;) {
         struct nd_wal_stager *stager = ND_CONTAINER_OF(link, struct nd_wal_stager, returned_link);
         struct nd_list returned = ND_LIST_INIT(returned);
         nd_list_move(&returned, &stager->returned);
-        nd_inbox_push_all(stager->inbox, &returned);
+        if (help && count <= HELP_UNITS_MAX && nd_list_empty(&touched)) {
+            nd_inbox_push_help(stager->inbox, &returned);
+        } else {
+            nd_inbox_push_all(stager->inbox, &returned);
+        }
     }
 }
 
@@ -254,8 +264,9 @@ static enum nd_err frame_write(struct nd_wal *wal, struct nd_list *group, struct
 
 /* --- groups --- */
 
-/* What a sync that returned changes: state under the lock, then the units go home. */
-static void group_settle(struct nd_wal *wal, struct nd_list *written)
+/* What a sync that returned changes: state under the lock, then the units go home. `last`: no more
+ * of the group is to be written. */
+static void group_settle(struct nd_wal *wal, struct nd_list *written, bool last)
 {
     uint64_t checkpoint = 0, sequence = 0;
     size_t bytes = 0;
@@ -277,9 +288,10 @@ static void group_settle(struct nd_wal *wal, struct nd_list *written)
     wal->bytes_written += wal->active.at - file->used;
     file->used = wal->active.at;
     nd_wal_judge_space_locked(wal);
+    bool idle = last && nd_list_empty(&wal->staged);
     nd_mutex_unlock(&wal->lock);
     nd_series_add(wal->metric_groups, 1);
-    units_return(written, ND_OK);
+    units_return(written, ND_OK, idle);
 }
 
 static enum nd_err active_sync(struct nd_wal *wal, struct nd_errmsg *msg)
@@ -298,14 +310,15 @@ static enum nd_err active_sync(struct nd_wal *wal, struct nd_errmsg *msg)
     return err;
 }
 
-static enum nd_err group_sync(struct nd_wal *wal, struct nd_list *written, struct nd_errmsg *msg)
+static enum nd_err group_sync(struct nd_wal *wal, struct nd_list *written, bool last,
+                              struct nd_errmsg *msg)
 {
     if (nd_list_empty(written)) {
         return ND_OK;
     }
     enum nd_err err = active_sync(wal, msg);
     if (err == ND_OK) {
-        group_settle(wal, written);
+        group_settle(wal, written, last);
     }
     return err;
 }
@@ -323,12 +336,12 @@ static enum nd_err group_write(struct nd_wal *wal, struct nd_list *group, struct
             err = frame_write(wal, group, plan, written, msg);
             continue;
         }
-        err = group_sync(wal, written, msg); /* before the next header may name it (W3) */
+        err = group_sync(wal, written, false, msg); /* before the next header may name it (W3) */
         if (err == ND_OK) {
             err = nd_wal_start_file(wal, unit_of(group->next)->sequence, msg);
         }
     }
-    return err != ND_OK ? err : group_sync(wal, written, msg);
+    return err != ND_OK ? err : group_sync(wal, written, true, msg);
 }
 
 enum nd_err nd_wal_write_rest(struct nd_wal *wal, struct nd_errmsg *msg)
@@ -373,7 +386,7 @@ static void wal_fail(struct nd_wal *wal, struct nd_list *units, const struct nd_
            msg->text);
     nd_series_add(wal->metric_failures, 1);
     nd_series_set(wal->metric_failed, 1);
-    units_return(units, ND_ERR_UNKNOWN_OUTCOME);
+    units_return(units, ND_ERR_UNKNOWN_OUTCOME, false);
     nd_mutex_lock(&wal->lock);
     ND_LIST_FOREACH (&wal->stagers, link) {
         struct nd_wal_stager *stager = ND_CONTAINER_OF(link, struct nd_wal_stager, link);

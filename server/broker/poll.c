@@ -159,7 +159,7 @@ void nd_broker_poll(struct nd_broker *broker, struct nd_poll *poll)
     poll->state.topic_state = NULL;
     poll->state.partition = NULL;
     atomic_init(&poll->state.claimed, false);
-    nd_inbox_push(&shard->inbox, &poll->msg);
+    nd_shard_push(shard, &poll->msg);
 }
 
 void nd_broker_poll_cancel(struct nd_broker *broker, struct nd_poll *poll)

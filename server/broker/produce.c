@@ -279,5 +279,5 @@ void nd_broker_produce(struct nd_broker *broker, struct nd_produce *produce)
     produce->state.shard = nd_broker_shard(broker, produce->batch.topic);
     produce->batch.has_offsets = false;
     nd_wal_unit_init(&produce->unit, ND_WAL_PRODUCE);
-    nd_inbox_push(&produce->state.shard->inbox, &produce->msg);
+    nd_shard_push(produce->state.shard, &produce->msg);
 }

@@ -402,5 +402,5 @@ void nd_broker_settle(struct nd_broker *broker, struct nd_settle *settle)
 {
     settle->msg.run = settle_run;
     settle->shard = nd_broker_shard(broker, settle->topic);
-    nd_inbox_push(&settle->shard->inbox, &settle->msg);
+    nd_shard_push(settle->shard, &settle->msg);
 }

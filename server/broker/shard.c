@@ -24,7 +24,11 @@ enum {
     DOWN_FULL_NS = 1000000000,
 };
 
+/* Whether this thread is in a step: nothing that a step calls steps another shard. */
+static _Thread_local bool stepping;
+
 static void wal_failed(struct nd_msg *msg, void *owner);
+static bool help_step(void *data, uint64_t *next_ns);
 
 void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t index)
 {
@@ -34,6 +38,8 @@ void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t in
     shard->now_ns = shard->env->mono_ns(shard->env->impl);
     shard->needs_stale = true;
     nd_inbox_init(&shard->inbox);
+    shard->inbox.step = help_step;
+    shard->inbox.step_data = shard;
     shard->topics = nd_map_new(nd_env_random_u64(shard->env));
     shard->meters = nd_map_new(nd_env_random_u64(shard->env));
     shard->deliveries = nd_xcalloc(ND_POLL_MESSAGES_MAX, sizeof *shard->deliveries);
@@ -279,7 +285,7 @@ static uint64_t next_deadline(struct nd_shard *shard)
     return chores ? ND_MIN(next, shard->housekeeping_ns) : next;
 }
 
-bool nd_shard_step(struct nd_shard *shard, uint64_t *next_ns)
+static bool step(struct nd_shard *shard, uint64_t *next_ns)
 {
     shard->now_ns = shard->env->mono_ns(shard->env->impl);
     bool any = nd_inbox_run(&shard->inbox, shard) > 0;
@@ -306,6 +312,35 @@ bool nd_shard_step(struct nd_shard *shard, uint64_t *next_ns)
     any |= !nd_list_empty(&shard->woken) || !nd_list_empty(&shard->arrivals);
     *next_ns = next_deadline(shard);
     return any;
+}
+
+bool nd_shard_step(struct nd_shard *shard, uint64_t *next_ns)
+{
+    stepping = true;
+    bool any = step(shard, next_ns);
+    stepping = false;
+    return any;
+}
+
+/* In the place of the shard's thread, which has to be woken to see that it is done. */
+static bool help_step(void *data, uint64_t *next_ns)
+{
+    struct nd_shard *shard = data;
+    bool any = nd_shard_step(shard, next_ns);
+
+    return any || shard->stage == ND_SHARD_STOPPED;
+}
+
+void nd_shard_push(struct nd_shard *shard, struct nd_msg *msg)
+{
+    struct nd_list one = ND_LIST_INIT(one);
+
+    if (stepping) {
+        nd_inbox_push(&shard->inbox, msg);
+        return;
+    }
+    nd_list_append(&one, &msg->link);
+    nd_inbox_push_help(&shard->inbox, &one);
 }
 
 void nd_shard_run(void *arg)

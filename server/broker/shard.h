@@ -125,6 +125,9 @@ struct nd_broker {
 void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t index);
 void nd_shard_release(struct nd_shard *shard);
 bool nd_shard_step(struct nd_shard *shard, uint64_t *next_ns);
+/* Hand it a request; when the shard's thread sleeps, this thread steps the shard in its place (T2).
+ * Hold no lock that a request's `done` takes. @thread any */
+void nd_shard_push(struct nd_shard *shard, struct nd_msg *msg);
 void nd_shard_run(void *shard); /* the thread's loop: until it stopped */
 
 /* Stage a unit: counts it; an error of the reserved class starts the time in which leases stand

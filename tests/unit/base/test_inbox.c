@@ -1,3 +1,6 @@
+#include <sched.h>
+#include <time.h>
+
 #include "storage/base/alloc.h"
 #include "storage/base/inbox.h"
 
@@ -274,6 +277,158 @@ static void inbox_release__waits_for_a_push_that_is_returning(void **state)
     }
 }
 
+/* An owner that lends its place: a thread whose loop is the step. */
+struct lender {
+    struct nd_inbox inbox;
+    struct nd_thread thread;
+    struct owner owner;
+    pthread_t stepped_by; /* the thread of the last step */
+    uint64_t next_ns;     /* what the step answers */
+    uint64_t wait_ns;     /* until when the owner waits, from now on; UINT64_MAX: for ever */
+    int stop_at;          /* messages */
+    int loops;            /* of the owner's thread */
+};
+
+static bool lender_step(void *data, uint64_t *next_ns)
+{
+    struct lender *lender = data;
+
+    lender->stepped_by = pthread_self();
+    *next_ns = lender->next_ns;
+    return nd_inbox_run(&lender->inbox, &lender->owner) > 0 ||
+           lender->owner.total == lender->stop_at;
+}
+
+static uint64_t mono_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void lender_main(void *arg)
+{
+    struct lender *lender = arg;
+    uint64_t next_ns;
+
+    while (lender->owner.total < lender->stop_at) {
+        bool more = lender_step(lender, &next_ns);
+        if (!more) {
+            nd_inbox_wait(&lender->inbox,
+                          lender->wait_ns == UINT64_MAX ? UINT64_MAX : mono_ns() + lender->wait_ns);
+        }
+        lender->loops += 1;
+    }
+}
+
+static void lender_start(struct lender *lender, int stop_at, uint64_t wait_ns)
+{
+    *lender = (struct lender){.next_ns = UINT64_MAX, .wait_ns = wait_ns, .stop_at = stop_at};
+    nd_inbox_init(&lender->inbox);
+    lender->inbox.step = lender_step;
+    lender->inbox.step_data = lender;
+    assert_true(nd_thread_start(&lender->thread, "lender", lender_main, lender));
+}
+
+static bool is_asleep(struct nd_inbox *inbox)
+{
+    nd_mutex_lock(&inbox->lock);
+    bool asleep = inbox->sleeping;
+    nd_mutex_unlock(&inbox->lock);
+    return asleep;
+}
+
+static void asleep_wait(struct nd_inbox *inbox)
+{
+    while (!is_asleep(inbox)) {
+        (void)sched_yield();
+    }
+}
+
+static void push_help_one(struct nd_inbox *inbox, struct nd_msg *msg)
+{
+    struct nd_list one = ND_LIST_INIT(one);
+
+    nd_list_append(&one, &msg->link);
+    nd_inbox_push_help(inbox, &one);
+}
+
+static void inbox_push_help__works_in_a_sleepers_place(void **state)
+{
+    struct lender lender;
+
+    (void)state;
+    lender_start(&lender, 3, UINT64_MAX);
+    for (int i = 0; i < 2; i++) {
+        asleep_wait(&lender.inbox);
+        push_help_one(&lender.inbox, numbered_new(0, i));
+        assert_int_equal(lender.owner.total, i + 1);
+        assert_true(pthread_equal(lender.stepped_by, pthread_self()));
+        assert_true(is_asleep(&lender.inbox)); /* it was not woken */
+        assert_int_equal(lender.loops, 0);
+    }
+    push_help_one(&lender.inbox, numbered_new(0, 2)); /* the last: its thread has to see that */
+    nd_thread_join(&lender.thread);
+    assert_int_equal(lender.owner.total, 3);
+    nd_inbox_release(&lender.inbox);
+}
+
+static void inbox_push_help__wakes_the_owner_for_an_earlier_deadline(void **state)
+{
+    struct lender lender;
+
+    (void)state;
+    lender_start(&lender, 2, UINT64_MAX);
+    asleep_wait(&lender.inbox);
+    lender.next_ns = 1; /* ours to write: a sleeper is behind the lock */
+    push_help_one(&lender.inbox, numbered_new(0, 0));
+    nd_mutex_lock(&lender.inbox.lock);
+    while (lender.loops == 0) { /* it came out of its wait */
+        nd_mutex_unlock(&lender.inbox.lock);
+        asleep_wait(&lender.inbox);
+        nd_mutex_lock(&lender.inbox.lock);
+    }
+    nd_mutex_unlock(&lender.inbox.lock);
+    nd_inbox_push(&lender.inbox, numbered_new(0, 1));
+    nd_thread_join(&lender.thread);
+    nd_inbox_release(&lender.inbox);
+}
+
+static void helper_main(void *arg)
+{
+    struct sender *sender = arg;
+
+    for (int i = 0; i < MESSAGES; i++) {
+        push_help_one(sender->inbox, numbered_new(sender->id, i));
+    }
+}
+
+/* One at a time in the owner's place, whoever it is, also when its deadline passes meanwhile:
+ * `total` and `next` have no lock of their own. */
+static void inbox_push_help__hands_the_place_over_whole(void **state)
+{
+    static const uint64_t waits_ns[] = {UINT64_MAX, 20000};
+    struct sender senders[SENDERS];
+    struct lender lender;
+
+    (void)state;
+    for (size_t round = 0; round < ND_ARRAY_SIZE(waits_ns); round++) {
+        lender_start(&lender, SENDERS * MESSAGES, waits_ns[round]);
+        for (int i = 0; i < SENDERS; i++) {
+            senders[i] = (struct sender){.inbox = &lender.inbox, .id = i};
+            assert_true(nd_thread_start(&senders[i].thread, "sender",
+                                        i == 0 ? sender_main : helper_main, &senders[i]));
+        }
+        for (int i = 0; i < SENDERS; i++) {
+            nd_thread_join(&senders[i].thread);
+        }
+        nd_thread_join(&lender.thread);
+        assert_int_equal(lender.owner.total, SENDERS * MESSAGES);
+        nd_inbox_release(&lender.inbox);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +440,9 @@ int main(void)
         cmocka_unit_test(inbox_wait__ends_at_its_deadline),
         cmocka_unit_test(inbox_notify__is_called_when_it_turns_non_empty_only),
         cmocka_unit_test(inbox_release__waits_for_a_push_that_is_returning),
+        cmocka_unit_test(inbox_push_help__works_in_a_sleepers_place),
+        cmocka_unit_test(inbox_push_help__wakes_the_owner_for_an_earlier_deadline),
+        cmocka_unit_test(inbox_push_help__hands_the_place_over_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
