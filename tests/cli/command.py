@@ -11,7 +11,13 @@ import time
 import unittest
 
 NARAD = os.environ["NARAD_BIN"]
-PATIENCE = 60  # seconds for what takes milliseconds: a slow machine is no failure
+PATIENCE = 180  # seconds for what takes milliseconds: a slow machine is no failure
+
+
+def own_loopback():
+    """A loopback address of this process alone: nobody takes a node's port while it is away."""
+    pid = os.getpid()
+    return f"127.{64 + (pid >> 16) % 128}.{(pid >> 8) % 256}.{1 + pid % 254}"
 
 
 def environment(**extra):
@@ -40,7 +46,7 @@ class Node:
     def __init__(self, *flags, dev=True, **env):
         self.directory = tempfile.mkdtemp(prefix="narad-cli-")
         self.flags, self.dev, self.env = flags, dev, env
-        self.start("127.0.0.1:0")
+        self.start(own_loopback() + ":0")
 
     def path(self, name):
         return os.path.join(self.directory, name)
@@ -53,7 +59,11 @@ class Node:
         with open(self.path("log"), "ab") as log:
             self.process = subprocess.Popen([*command, *self.flags], stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, env=environment(**self.env))
-        self.address = wait_until(self.ready, "the node is ready")
+        try:
+            self.address = wait_until(self.ready, "the node is ready")
+        except BaseException:
+            self.kill()
+            raise
 
     def ready(self):
         if self.process.poll() is not None:

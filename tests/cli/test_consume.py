@@ -7,7 +7,7 @@ import re
 import time
 import unittest
 
-from command import Case, wait_until
+from command import Case, PATIENCE, wait_until
 
 
 class Consume(Case):
@@ -42,9 +42,9 @@ class Consume(Case):
     def test_wait_ends_with_the_first_message(self):
         topic = self.topic()
         waiting = self.open("consume", topic, "--wait", "30s", "--raw", "--ack", stdout=-1, stderr=-1)
-        start = time.monotonic()
         self.produce(topic, b"at last")
-        out, err = waiting.communicate(timeout=29)
+        start = time.monotonic()
+        out, err = waiting.communicate(timeout=PATIENCE)
         self.assertEqual((waiting.returncode, out, err), (0, b"at last\n", b""))
         self.assertLess(time.monotonic() - start, 25)
         self.fails(1, "consume", topic, "--wait", "31s", text="at most 30000")

@@ -6,7 +6,7 @@ import os
 import subprocess
 import unittest
 
-from command import Case, environment
+from command import PATIENCE, Case, environment
 
 BUILD = os.environ["NARAD_BUILD_DIR"]
 
@@ -21,7 +21,7 @@ def cached(name):
 
 class Install(Case):
     def run_tool(self, *command, **env):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False,
                               env=environment(**env))
         self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}\n{done.stderr}")
         return done.stdout

@@ -26,7 +26,7 @@ from narad.v1 import bench_pb2_grpc, types_pb2  # noqa: E402,F401
 
 NARAD = os.environ["NARAD_BIN"]
 CODE = grpc.StatusCode
-PATIENCE = 30  # seconds for what takes milliseconds: a slow machine is no failure
+PATIENCE = 120  # seconds for what takes milliseconds: a slow machine is no failure
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
            ("grpc.use_local_subchannel_pool", 1)]
 
@@ -75,7 +75,11 @@ class Node:
         with open(self.path("log"), "ab") as log:
             self.process = subprocess.Popen(command + self.flags, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, env=environment(**self.env))
-        self.address = self.wait_ready()
+        try:
+            self.address = self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
         self.connect()
         return self
 

@@ -158,7 +158,7 @@ class BadInput(unittest.TestCase):
         self.node.create("part")
         self.check(self.node.admin.AlterTopic, admin_pb2.AlterTopicRequest(
             name="part", retention_ms=7200000, partitions=2), BAD, "must be greater")
-        topic = self.node.admin.GetTopic(admin_pb2.GetTopicRequest(name="part"), timeout=30).topic
+        topic = self.node.admin.GetTopic(admin_pb2.GetTopicRequest(name="part"), timeout=PATIENCE).topic
         self.assertEqual((topic.retention_ms, topic.partitions), (7200000, 3))
 
     def test_get_and_delete(self):

@@ -4,7 +4,7 @@
 import unittest
 
 
-from nodes import CODE, Node, admin_pb2, broker_pb2, status_of, types_pb2
+from nodes import CODE, PATIENCE, Node, admin_pb2, broker_pb2, status_of, types_pb2
 
 
 def fnv1a_32(data):
@@ -107,7 +107,7 @@ class MainJob(unittest.TestCase):
         self.node.produce("expire", b"one")
         first = self.node.consume("expire")[0]
 
-        second = self.node.consume("expire", wait_ms=10000)[0]
+        second = self.node.consume("expire", wait_ms=30000)[0]
 
         self.assertEqual((second.offset, second.delivery_attempt), (first.offset, 2))
         self.assertEqual(self.node.ack("expire", first.receipt_handle)[0].code,
@@ -116,11 +116,11 @@ class MainJob(unittest.TestCase):
     def test_a_waiting_poll_wakes_on_a_produce_and_on_a_nack(self):
         self.node.create("wake")
         waiting = self.node.broker.Consume.future(
-            broker_pb2.ConsumeRequest(topic="wake", wait_ms=20000), timeout=30)
+            broker_pb2.ConsumeRequest(topic="wake", wait_ms=30000), timeout=PATIENCE)
         self.node.produce("wake", b"one")
         first = waiting.result().messages[0]
         waiting = self.node.broker.Consume.future(
-            broker_pb2.ConsumeRequest(topic="wake", wait_ms=20000), timeout=30)
+            broker_pb2.ConsumeRequest(topic="wake", wait_ms=30000), timeout=PATIENCE)
         self.node.nack("wake", first.receipt_handle)
         self.assertEqual(waiting.result().messages[0].payload, b"one")
 
@@ -132,7 +132,7 @@ class MainJob(unittest.TestCase):
 
         def replay(**members):
             request = broker_pb2.ReplayRequest(topic="replay", partition=1, **members)
-            return [m for r in self.node.broker.Replay(request, timeout=30) for m in r.messages]
+            return [m for r in self.node.broker.Replay(request, timeout=PATIENCE) for m in r.messages]
 
         self.assertEqual([m.payload for m in replay()], [b"%d" % i for i in range(50)])
         self.assertEqual([m.offset for m in replay(offset=40, max_messages=5)], list(range(40, 45)))
@@ -146,14 +146,14 @@ class MainJob(unittest.TestCase):
 
         def page(token):
             return self.node.admin.ListTopics(
-                admin_pb2.ListTopicsRequest(limit=1, page_token=token), timeout=30)
+                admin_pb2.ListTopicsRequest(limit=1, page_token=token), timeout=PATIENCE)
 
         first = page("pg-")
         second = page(first.next_page_token)
         self.assertEqual([first.topics[0].name, second.topics[0].name], ["pg-a", "pg-b"])
         self.assertEqual(second.next_page_token, "pg-b")
         altered = self.node.admin.AlterTopic(admin_pb2.AlterTopicRequest(
-            name="pg-a", retention_ms=7200000, max_in_flight_per_partition=5, partitions=6), timeout=30)
+            name="pg-a", retention_ms=7200000, max_in_flight_per_partition=5, partitions=6), timeout=PATIENCE)
         self.assertEqual((altered.topic.retention_ms, altered.topic.partitions,
                           altered.topic.max_in_flight_per_partition,
                           altered.topic.max_acked_ahead_per_partition), (7200000, 6, 5, 1024))
@@ -162,7 +162,7 @@ class MainJob(unittest.TestCase):
     def test_a_deleted_name_starts_anew(self):
         old = self.node.create("again").topic
         self.node.produce("again", b"old", partition=0)
-        self.node.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(name="again"), timeout=30)
+        self.node.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(name="again"), timeout=PATIENCE)
         gone = status_of(lambda: self.node.consume("again"))
         new = self.node.create("again").topic
 
@@ -187,8 +187,8 @@ class MainJob(unittest.TestCase):
     def test_metrics_and_version_speak(self):
         self.node.create("seen")
         self.node.produce("seen", b"123", partition=2)
-        text = self.node.admin.Metrics(admin_pb2.MetricsRequest(), timeout=30).text
-        version = self.node.admin.Version(admin_pb2.VersionRequest(), timeout=30)
+        text = self.node.admin.Metrics(admin_pb2.MetricsRequest(), timeout=PATIENCE).text
+        version = self.node.admin.Version(admin_pb2.VersionRequest(), timeout=PATIENCE)
 
         self.assertIn('narad_messages_produced_total{topic="seen",partition="2"} 1', text)
         self.assertIn("narad_grpc_requests_total", text)

@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 
-READY_SECONDS = 30
-STOP_SECONDS = 30
+READY_SECONDS = 120
+STOP_SECONDS = 120
 
 
 def wait_ready(node, ready_file):

@@ -4,6 +4,8 @@
 import os
 import queue
 import sys
+import threading
+import time
 import unittest
 
 try:
@@ -19,7 +21,7 @@ from narad.v1 import admin_pb2, admin_pb2_grpc, bench_pb2_grpc, broker_pb2, brok
 from reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 TARGET = os.environ["NARAD_SERVER"]
-PATIENCE = 20
+PATIENCE = 120
 CODE = grpc.StatusCode
 MIB = 1 << 20
 
@@ -81,7 +83,7 @@ class ClientTest(unittest.TestCase):
         return self.broker.Produce(
             broker_pb2.ProduceRequest(topic=topic, records=records), timeout=PATIENCE).placements
 
-    def consume(self, topic, count=1, wait_ms=5000):
+    def consume(self, topic, count=1, wait_ms=30000):
         return self.broker.Consume(
             broker_pb2.ConsumeRequest(topic=topic, max_messages=count, wait_ms=wait_ms),
             timeout=PATIENCE).messages
@@ -195,7 +197,7 @@ class ClientTest(unittest.TestCase):
                     records=[types_pb2.Record(payload=payloads[i], key=str(i % 7).encode())])
                 yield broker_pb2.ProduceStreamRequest(items=[item])
 
-        results = [result for response in self.broker.ProduceStream(requests(), timeout=60)
+        results = [result for response in self.broker.ProduceStream(requests(), timeout=PATIENCE)
                    for result in response.results]
         self.assertEqual([result.id for result in results], list(range(count)))
         self.assertEqual({result.code for result in results}, {0})
@@ -261,7 +263,7 @@ class ClientTest(unittest.TestCase):
     def test_waiting_consume_is_woken_by_a_produce(self):
         name = self.topic()
         waiting = self.broker.Consume.future(
-            broker_pb2.ConsumeRequest(topic=name, wait_ms=15000), timeout=PATIENCE)
+            broker_pb2.ConsumeRequest(topic=name, wait_ms=30000), timeout=PATIENCE)
         self.produce(name, [b"now"])
         self.assertEqual(waiting.result().messages[0].payload, b"now")
 
@@ -307,7 +309,7 @@ class ClientTest(unittest.TestCase):
         name = self.topic()
         self.produce(name, [str(i).encode() for i in range(count)])
         outgoing = Outgoing()
-        responses = self.broker.Subscribe(outgoing, timeout=60)
+        responses = self.broker.Subscribe(outgoing, timeout=PATIENCE)
         outgoing.send(broker_pb2.SubscribeRequest(
             start=broker_pb2.SubscribeStart(topic=name, max_outstanding=limit)))
         payloads, delivered, settled = [], 0, 0
@@ -335,7 +337,7 @@ class ClientTest(unittest.TestCase):
             start=broker_pb2.SubscribeStart(topic=name, max_outstanding=5)))
         self.assertEqual(len(next(responses).messages), 1)
         responses.cancel()
-        again = self.consume(name, wait_ms=10000)
+        again = self.consume(name, wait_ms=30000)
         self.assertEqual((len(again), again[0].delivery_attempt), (1, 2))
 
     def test_subscribe_to_nothing_is_refused(self):
@@ -407,7 +409,7 @@ class ClientTest(unittest.TestCase):
         waiting = [self.broker.Produce.future(
             broker_pb2.ProduceRequest(
                 topic=name, records=[types_pb2.Record(payload=str(i).encode())]),
-            timeout=60) for i in range(1000)]
+            timeout=PATIENCE) for i in range(1000)]
         self.assertEqual(sum(len(call.result().placements) for call in waiting), 1000)
 
     def test_client_that_goes_away_leaves_no_lease_behind(self):
@@ -416,8 +418,19 @@ class ClientTest(unittest.TestCase):
             stub = broker_pb2_grpc.BrokerStub(other)
             for _ in range(20):
                 stub.Consume.future(broker_pb2.ConsumeRequest(topic=name, wait_ms=30000))
+        self.wait_alone()
         self.produce(name, [b"x"])
         self.assertEqual(len(self.consume(name)), 1)
+
+    def wait_alone(self):
+        """Until the node has no open call but the one that asks."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            text = self.admin.Metrics(admin_pb2.MetricsRequest(), timeout=PATIENCE).text
+            if "\nnarad_grpc_requests_in_flight 1\n" in text:
+                return
+            threading.Event().wait(0.01)
+        self.fail("calls of a client that is gone stay open")
 
     # --- the node ---
 
