@@ -18,7 +18,7 @@
 #include "server/version.h"
 #include "storage/clock.h"
 #include "storage/layout.h"
-#include "storage/recovery.h"
+#include "storage/relieve.h"
 
 enum {
     FRAME_BYTES_MAX = 20 << 20,
@@ -84,54 +84,6 @@ static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
     return nd_metastore_open(&n->metastore, &options, msg);
 }
 
-static enum nd_err start_wal(struct nd_node *n, struct nd_errmsg *msg)
-{
-    struct nd_recovery_options recovery = {
-        .env = n->env,
-        .data_dir = n->settings->storage_data_dir,
-        .log = n->options.log,
-    };
-    struct nd_wal_options options = {
-        .env = n->env,
-        .dir = n->layout.wal_dir,
-        .must_exist = !n->layout.fresh,
-        .member = nd_metastore_member(n->metastore),
-        .file_bytes = n->settings->storage_wal_file_bytes,
-        .frame_bytes_max = FRAME_BYTES_MAX,
-        .staged_bytes_max = STAGED_BYTES_MAX,
-        .keep_bytes = n->settings->storage_wal_keep_bytes,
-        .disk_reserve_bytes = n->settings->storage_disk_reserve_bytes,
-        .spares = WAL_SPARES,
-        .log = n->options.log,
-        .metrics = n->metrics,
-    };
-    memcpy(recovery.store_id, n->layout.store_id, sizeof recovery.store_id);
-    memcpy(options.store_id, n->layout.store_id, sizeof options.store_id);
-    nd_recovery_init(&n->recovery, &recovery);
-    enum nd_err err = nd_wal_open(&n->wal, &options, nd_recovery_replay, &n->recovery, msg);
-    if (err != ND_OK) {
-        nd_errmsg_wrap(msg, "open the log");
-        return err;
-    }
-    err = nd_recovery_finish(&n->recovery, msg);
-    if (err != ND_OK) {
-        nd_errmsg_wrap(msg, "recover");
-        return err;
-    }
-    err = nd_layout_confirm(&n->layout, msg);
-    if (err != ND_OK) {
-        return err;
-    }
-    n->clock = nd_commit_clock_new(n->env, n->recovery.commit_clock_ms, n->options.log, n->metrics);
-    n->wal_running = nd_wal_thread_start(n->wal);
-    return n->wal_running ? ND_OK : ND_ERR_NO_MEMORY;
-}
-
-static int64_t commit_clock_ms(void *arg)
-{
-    return nd_commit_clock_now_ms(arg);
-}
-
 static enum nd_level level_of(const char *name)
 {
     static const struct {
@@ -149,18 +101,91 @@ static enum nd_level level_of(const char *name)
     ND_UNREACHABLE(); /* the settings table has no others */
 }
 
+static struct nd_plog_options plog_options(const struct nd_node *n)
+{
+    struct nd_plog_options options = {
+        .env = n->env,
+        .segment_bytes = SEGMENT_BYTES,
+        .frame_bytes = SEGMENT_FRAME_BYTES,
+        .index_stride_bytes = INDEX_STRIDE_BYTES,
+        .codec = strcmp(n->settings->storage_codec, "none") == 0 ? ND_CODEC_NONE : ND_CODEC_ZSTD,
+        .level = level_of(n->settings->storage_compression_level),
+        .log = n->options.log,
+        .metrics = n->metrics,
+    };
+    memcpy(options.store_id, n->layout.store_id, sizeof options.store_id);
+    return options;
+}
+
+/* Open the log and replay it, within the memory that the tails may take (W8). */
+static enum nd_err recover(struct nd_node *n, const struct nd_wal_options *options,
+                           struct nd_errmsg *msg)
+{
+    struct nd_plog_options plog = plog_options(n);
+    struct nd_relief *relief = nd_relief_new(&plog, n->settings->storage_data_dir);
+    struct nd_recovery_options recovery = {
+        .env = n->env,
+        .data_dir = n->settings->storage_data_dir,
+        .tail_bytes_max = (size_t)n->settings->storage_tail_memory_bytes,
+        .relieve = nd_relief_flush,
+        .relieve_arg = relief,
+        .log = n->options.log,
+    };
+    memcpy(recovery.store_id, n->layout.store_id, sizeof recovery.store_id);
+    nd_recovery_init(&n->recovery, &recovery);
+    enum nd_err err = nd_wal_open(&n->wal, options, nd_recovery_replay, &n->recovery, msg);
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "open the log");
+    } else {
+        err = nd_recovery_finish(&n->recovery, msg);
+        if (err != ND_OK) {
+            nd_errmsg_wrap(msg, "recover");
+        }
+    }
+    nd_relief_free(relief);
+    n->recovery.options.relieve = NULL;
+    return err;
+}
+
+static enum nd_err start_wal(struct nd_node *n, struct nd_errmsg *msg)
+{
+    struct nd_wal_options options = {
+        .env = n->env,
+        .dir = n->layout.wal_dir,
+        .must_exist = !n->layout.fresh,
+        .member = nd_metastore_member(n->metastore),
+        .file_bytes = n->settings->storage_wal_file_bytes,
+        .frame_bytes_max = FRAME_BYTES_MAX,
+        .staged_bytes_max = STAGED_BYTES_MAX,
+        .keep_bytes = n->settings->storage_wal_keep_bytes,
+        .disk_reserve_bytes = n->settings->storage_disk_reserve_bytes,
+        .spares = WAL_SPARES,
+        .log = n->options.log,
+        .metrics = n->metrics,
+    };
+    memcpy(options.store_id, n->layout.store_id, sizeof options.store_id);
+    enum nd_err err = recover(n, &options, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    err = nd_layout_confirm(&n->layout, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    n->clock = nd_commit_clock_new(n->env, n->recovery.commit_clock_ms, n->options.log, n->metrics);
+    n->wal_running = nd_wal_thread_start(n->wal);
+    return n->wal_running ? ND_OK : ND_ERR_NO_MEMORY;
+}
+
+static int64_t commit_clock_ms(void *arg)
+{
+    return nd_commit_clock_now_ms(arg);
+}
+
 static enum nd_err make_flusher(struct nd_node *n, struct nd_errmsg *msg)
 {
     struct nd_flusher_options options = {
-        .plog = {.env = n->env,
-                 .segment_bytes = SEGMENT_BYTES,
-                 .frame_bytes = SEGMENT_FRAME_BYTES,
-                 .index_stride_bytes = INDEX_STRIDE_BYTES,
-                 .codec = strcmp(n->settings->storage_codec, "none") == 0 ? ND_CODEC_NONE
-                                                                          : ND_CODEC_ZSTD,
-                 .level = level_of(n->settings->storage_compression_level),
-                 .log = n->options.log,
-                 .metrics = n->metrics},
+        .plog = plog_options(n),
         .data_dir = n->settings->storage_data_dir,
         .wal = n->wal,
         .commit_clock_ms = commit_clock_ms,
@@ -169,7 +194,6 @@ static enum nd_err make_flusher(struct nd_node *n, struct nd_errmsg *msg)
         .log = n->options.log,
         .metrics = n->metrics,
     };
-    memcpy(options.plog.store_id, n->layout.store_id, sizeof options.plog.store_id);
     return nd_flusher_new(&n->flusher, &options, msg);
 }
 

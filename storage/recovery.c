@@ -47,9 +47,7 @@ static void partition_remove(struct nd_recovery *recovery, struct nd_recovered_p
 
     (void)nd_map_remove(recovery->by_id, key_put(key, &partition->positions.id));
     nd_list_remove(&partition->link);
-    for (uint32_t i = 0; i < partition->runs_count; i++) {
-        recovery->tail_bytes -= partition->runs[i].records.size + RUN_OVERHEAD;
-    }
+    recovery->tail_bytes -= partition->runs_bytes;
 }
 
 /* The partition of an entry, made from its `state` file when it is met for the first time. */
@@ -79,7 +77,7 @@ static enum nd_err partition_get(struct nd_recovery *recovery, const struct nd_p
         nd_errmsg_wrap(msg, "recover partition %s/%u", id->topic, id->partition);
         return err;
     }
-    partition->position_from = UINT64_MAX;
+    partition->position_from = partition->relieved_from = UINT64_MAX;
     (void)nd_map_put(recovery->by_id, key_put(key, id), partition);
     nd_list_append(&recovery->partitions, &partition->link);
     *out = partition;
@@ -124,7 +122,9 @@ static void run_put(struct nd_recovery *recovery, struct nd_recovered_partition 
             (partition->runs_count - at) * sizeof *partition->runs);
     partition->runs[at] = *run;
     partition->runs_count += 1;
+    partition->runs_bytes += run->records.size + RUN_OVERHEAD;
     recovery->tail_bytes += run->records.size + RUN_OVERHEAD;
+    recovery->tail_bytes_peak = ND_MAX(recovery->tail_bytes_peak, recovery->tail_bytes);
 }
 
 /* Let the runs [from, to) go. */
@@ -135,6 +135,7 @@ static void runs_drop(struct nd_recovery *recovery, struct nd_recovered_partitio
         return;
     }
     for (uint32_t i = from; i < to; i++) {
+        partition->runs_bytes -= partition->runs[i].records.size + RUN_OVERHEAD;
         recovery->tail_bytes -= partition->runs[i].records.size + RUN_OVERHEAD;
         nd_block_unref(partition->runs[i].block);
     }
@@ -154,12 +155,33 @@ static void runs_drop_below(struct nd_recovery *recovery, struct nd_recovered_pa
     runs_drop(recovery, partition, 0, gone);
 }
 
-void nd_recovery_set_flushed(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
-                             uint64_t offset)
+static void flushed_raise(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                          uint64_t offset)
 {
     partition->checkpointed = ND_MAX(partition->checkpointed, offset);
     partition->positions.flushed_offset = ND_MAX(partition->positions.flushed_offset, offset);
     runs_drop_below(recovery, partition);
+}
+
+/* An entry says so. */
+static void flushed_stated(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                           uint64_t offset)
+{
+    if (offset >= partition->relieved_to) {
+        partition->relieved_from = UINT64_MAX;
+    }
+    flushed_raise(recovery, partition, offset);
+}
+
+void nd_recovery_set_flushed(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
+                             uint64_t offset)
+{
+    for (uint32_t i = 0; i < partition->runs_count && partition->runs[i].base_offset < offset;
+         i++) {
+        partition->relieved_from = ND_MIN(partition->relieved_from, partition->runs[i].sequence);
+    }
+    partition->relieved_to = ND_MAX(partition->relieved_to, offset);
+    flushed_raise(recovery, partition, offset);
 }
 
 /* Put a run at its place. One that was restated ends where an older one ends that holds the same
@@ -363,8 +385,8 @@ static void position_apply(struct nd_recovery *recovery, struct nd_recovered_par
     partition->positions.applied_sequence = entry->sequence_last;
     partition->position_from = entry->sequence;
     partition->grounded = partition->started = true;
-    nd_recovery_set_flushed(recovery, partition,
-                            ND_MAX(partition->checkpointed, entry->positions->flushed_offset));
+    flushed_stated(recovery, partition, entry->positions->flushed_offset);
+    flushed_raise(recovery, partition, partition->checkpointed);
 }
 
 static enum nd_err partition_replay(struct nd_recovery *recovery, const struct nd_wal_entry *entry,
@@ -510,7 +532,7 @@ static void checkpoint_replay(struct nd_recovery *recovery, const struct nd_wal_
         const struct nd_wal_flushed *flushed = &entry->flushed[i];
         struct nd_recovered_partition *partition = partition_find(recovery, &flushed->id);
         if (partition != NULL) { /* else nothing of it needs replaying */
-            nd_recovery_set_flushed(recovery, partition, flushed->offset);
+            flushed_stated(recovery, partition, flushed->offset);
         }
     }
 }
@@ -584,7 +606,8 @@ static enum nd_err partition_finish(struct nd_recovery *recovery,
     }
     partition->grounded = true; /* as far as it ever will be */
     runs_drop_below(recovery, partition);
-    bool is_covered = partition->runs_count == 0 && partition->position_from == UINT64_MAX;
+    uint64_t entries_from = ND_MIN(partition->position_from, partition->relieved_from);
+    bool is_covered = partition->runs_count == 0 && entries_from == UINT64_MAX;
     bool is_remnant = !partition->started; /* acks of an incarnation that was deleted */
     if (refused || is_covered || is_remnant) {
         partition_remove(recovery, partition);
@@ -593,7 +616,7 @@ static enum nd_err partition_finish(struct nd_recovery *recovery,
     }
     positions->next_offset = ND_MAX(positions->next_offset, positions->flushed_offset);
     positions->next_offset = ND_MAX(positions->next_offset, positions->frontier);
-    partition->needed_from = partition->position_from;
+    partition->needed_from = entries_from;
     for (uint32_t i = 0; i < partition->runs_count; i++) {
         partition->needed_from = ND_MIN(partition->needed_from, partition->runs[i].sequence);
     }

@@ -14,11 +14,15 @@ struct nd_recovered_partition {
     struct nd_tail_run
         *runs; /* ascending offsets, unflushed records; each holds a block reference; owned */
     uint32_t runs_count, runs_capacity;
+    size_t runs_bytes;      /* of the records of the runs, plus 64 a run */
     uint64_t needed_from;   /* lowest sequence the WAL must keep for it until it is restated */
     uint64_t gap_records;   /* offsets that nothing holds */
     uint64_t acks_dropped;  /* settled offsets at or above the next offset */
     uint64_t position_from; /* private: first entry that its durable positions do not cover */
     uint64_t checkpointed;  /* private: flushed offset that a CHECKPOINT or positions state */
+    uint64_t relieved_from; /* private: where flushed records lay of which no entry says so */
+    uint64_t relieved_to;   /* private: up to which offset */
+    bool relief_failed;     /* private to relieve.c */
     bool grounded;          /* private: positions or its very first entry were found */
     bool started;           /* private: a COMMIT was seen */
 };
@@ -42,7 +46,8 @@ struct nd_recovery_options {
     const char *data_dir;
     uint8_t store_id[16];
     size_t tail_bytes_max; /* beyond it `relieve` is called; 0: no limit */
-    /* Flush the runs of the fullest partitions and mark them flushed. NULL: memory grows. */
+    /* Flush the runs of the fullest partitions and mark them flushed: relieve.h. NULL: memory
+     * grows. */
     enum nd_err (*relieve)(void *arg, struct nd_recovery *recovery, struct nd_errmsg *msg);
     void *relieve_arg;
     bool positions_only; /* keep no records: for a look at where the partitions stand */
@@ -56,7 +61,7 @@ struct nd_recovery {
     struct nd_list accepts;
     struct nd_map *dispatched; /* private */
     size_t relieve_above;      /* private */
-    size_t tail_bytes;
+    size_t tail_bytes, tail_bytes_peak;
     int64_t commit_clock_ms; /* newest seen */
     uint64_t entries;
     uint32_t refused; /* partitions with segments but no positions: logged by name and not
@@ -69,7 +74,8 @@ ND_CHECKED enum nd_err nd_recovery_replay(void *recovery, const struct nd_wal_en
                                           struct nd_errmsg *msg);
 /* After the open returned: settle what is left (next offsets, gaps, pins). */
 ND_CHECKED enum nd_err nd_recovery_finish(struct nd_recovery *recovery, struct nd_errmsg *msg);
-/* For `relieve`: everything below `offset` is in verified segments; its runs go. */
+/* For `relieve`: everything below `offset` is in verified segments; its runs go. No CHECKPOINT says
+ * so, so the log keeps them until the partition is restated. */
 void nd_recovery_set_flushed(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
                              uint64_t offset);
 /* Take one partition out (the caller owns it from then on), NULL when none is left. */

@@ -21,13 +21,15 @@ void sim_args_parse(struct sim_args *args, int argc, char **argv)
             args->second = (uint32_t)value;
         } else if (strcmp(argv[i], "--sick") == 0) {
             args->sick = value != 0;
+        } else if (strcmp(argv[i], "--tight") == 0) {
+            args->tight = value != 0;
         } else {
             argc = 0;
         }
     }
     if (argc % 2 == 0) {
-        fprintf(stderr,
-                "usage: [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1]\n");
+        fprintf(stderr, "usage: [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] "
+                        "[--tight 0|1]\n");
         exit(2);
     }
 }

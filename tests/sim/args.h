@@ -11,6 +11,7 @@ struct sim_args {
     uint64_t stride;     /* every how many-th point is tried */
     uint32_t second;     /* second cuts for each first one */
     bool sick;           /* with a partition whose log takes no write */
+    bool tight;          /* starts have little memory */
 };
 
 /* Exits with a message when an argument is not known. */

@@ -2,7 +2,7 @@
  * second cut during the recovery from it. After each the node must start and show what its clients
  * were told.
  *
- *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1]
+ *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] [--tight 0|1]
  *
  * Prints the number of cut points. Exit 1 with the seed and the point of the first problem. */
 #include <stdio.h>
@@ -18,6 +18,9 @@ static struct workload *workload_of(const struct sim_args *args)
 
     if (args->sick) {
         workload_make_sick(workload);
+    }
+    if (args->tight) {
+        workload_make_tight(workload);
     }
     return workload;
 }
@@ -60,6 +63,9 @@ static bool cut_once(const struct sim_args *args, uint64_t cut, bool *over_out,
     *over_out = !run_to(workload, args, cut);
     if (*over_out && args->sick && !workload_restated(workload)) {
         ledger_problem(workload_ledger(workload), "the run restated nothing");
+    }
+    if (*over_out && args->tight && !workload_relieved(workload)) {
+        ledger_problem(workload_ledger(workload), "no start flushed while replaying");
     }
     if (!*over_out) {
         uint64_t before = sim_env_changes(sim);

@@ -45,6 +45,7 @@ struct workload {
     bool faults; /* calls fail: a start in the middle of the run may be refused */
     bool sick;   /* one partition's log takes no write for most of the run */
     bool restated;
+    bool relieved; /* a start had more than the memory for tails holds (W8) */
 };
 
 static uint64_t draw(struct workload *workload, uint64_t below)
@@ -415,11 +416,23 @@ static void op_any(struct workload *workload)
     }
 }
 
-/* --- a partition whose log takes no write (F3) --- */
+/* --- a partition whose log takes no write (F3); starts with little memory (W8) --- */
 
 void workload_make_sick(struct workload *workload)
 {
     workload->sick = true;
+}
+
+void workload_make_tight(struct workload *workload)
+{
+    workload->node.options.recovery_tail_bytes = 24 << 10;
+    workload->node.options.flush_bytes = 256 << 10;
+    workload->node.options.flush_age_ms = 20000;
+}
+
+bool workload_relieved(const struct workload *workload)
+{
+    return workload->relieved;
 }
 
 bool workload_restated(const struct workload *workload)
@@ -474,9 +487,12 @@ void workload_cut(struct workload *workload, uint64_t seed)
 bool workload_reopen(struct workload *workload)
 {
     struct nd_errmsg msg = {{0}};
+    const struct node_options *options = &workload->node.options;
     enum nd_err err = node_open(&workload->node, &msg);
 
     if (err == ND_OK) {
+        workload->relieved |= options->recovery_tail_bytes != 0 &&
+                              workload->node.recovery_bytes_peak > options->recovery_tail_bytes;
         return true;
     }
     if (!sim_env_is_cut(workload->sim) && !workload->faults) {

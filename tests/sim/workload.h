@@ -17,6 +17,10 @@ struct ledger *workload_ledger(struct workload *workload);
 void workload_make_sick(struct workload *workload);
 /* Were records restated in the run (F3)? */
 bool workload_restated(const struct workload *workload);
+/* Tails grow, and a start has memory for few of them. */
+void workload_make_tight(struct workload *workload);
+/* Did a start flush while replaying (W8)? */
+bool workload_relieved(const struct workload *workload);
 /* Start the node and do `operations`; stops early when the power is cut or a check fails. */
 void workload_run(struct workload *workload, uint32_t operations);
 /* The power is gone or goes now, then comes back: the node's memory is gone. */

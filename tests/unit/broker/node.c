@@ -7,6 +7,7 @@
 #include "storage/base/crc32c.h"
 
 #include "storage/clock.h"
+#include "storage/relieve.h"
 
 enum { STEPS_MAX = 200000, STORE_ID = 0x5a, MEMBER = 7 };
 
@@ -18,6 +19,7 @@ void node_init(struct node *node, struct sim_env *sim)
                                       .cache_bytes = 1 << 20,
                                       .flush_bytes = 16 << 10,
                                       .flush_age_ms = 60000,
+                                      .segment_bytes = NODE_SEGMENT,
                                       .look_ms = 60000,
                                       .idle_eviction_ms = 1800000,
                                       .cold_walk_ms = 300000,
@@ -48,6 +50,33 @@ static void confirm_gone(void *arg, const char *topic, uint64_t incarnation,
     done(done_arg, node->gone_err, node->gone);
 }
 
+static struct nd_plog_options plog_options(const struct node *node)
+{
+    struct nd_plog_options options = {.env = node->env,
+                                      .segment_bytes = node->options.segment_bytes,
+                                      .frame_bytes = NODE_FRAME,
+                                      .index_stride_bytes = 8 << 10,
+                                      .codec = ND_CODEC_ZSTD,
+                                      .level = ND_LEVEL_FASTEST,
+                                      .metrics = node->metrics};
+
+    memset(options.store_id, STORE_ID, sizeof options.store_id);
+    return options;
+}
+
+static enum nd_err flusher_new(struct node *node, struct nd_errmsg *msg)
+{
+    struct nd_flusher_options options = {.plog = plog_options(node),
+                                         .data_dir = "data",
+                                         .wal = node->wal,
+                                         .commit_clock_ms = clock_ms,
+                                         .commit_clock_arg = node->clock,
+                                         .sync_one_by_one_max = 8,
+                                         .metrics = node->metrics};
+
+    return nd_flusher_new(&node->flusher, &options, msg);
+}
+
 static enum nd_err wal_open(struct node *node, struct nd_recovery *recovery, struct nd_errmsg *msg)
 {
     struct nd_wal_options options = {.env = node->env,
@@ -62,28 +91,17 @@ static enum nd_err wal_open(struct node *node, struct nd_recovery *recovery, str
                                      .metrics = node->metrics};
 
     memset(options.store_id, STORE_ID, sizeof options.store_id);
+    struct nd_plog_options plog = plog_options(node);
+    struct nd_relief *relief = nd_relief_new(&plog, "data");
+    recovery->options.relieve = nd_relief_flush;
+    recovery->options.relieve_arg = relief;
     enum nd_err err = nd_wal_open(&node->wal, &options, nd_recovery_replay, recovery, msg);
-    return err != ND_OK ? err : nd_recovery_finish(recovery, msg);
-}
-
-static enum nd_err flusher_new(struct node *node, struct nd_errmsg *msg)
-{
-    struct nd_flusher_options options = {.plog = {.env = node->env,
-                                                  .segment_bytes = NODE_SEGMENT,
-                                                  .frame_bytes = NODE_FRAME,
-                                                  .index_stride_bytes = 8 << 10,
-                                                  .codec = ND_CODEC_ZSTD,
-                                                  .level = ND_LEVEL_FASTEST,
-                                                  .metrics = node->metrics},
-                                         .data_dir = "data",
-                                         .wal = node->wal,
-                                         .commit_clock_ms = clock_ms,
-                                         .commit_clock_arg = node->clock,
-                                         .sync_one_by_one_max = 8,
-                                         .metrics = node->metrics};
-
-    memset(options.plog.store_id, STORE_ID, sizeof options.plog.store_id);
-    return nd_flusher_new(&node->flusher, &options, msg);
+    if (err == ND_OK) {
+        err = nd_recovery_finish(recovery, msg);
+    }
+    nd_relief_free(relief);
+    node->recovery_bytes_peak = recovery->tail_bytes_peak;
+    return err;
 }
 
 static enum nd_err broker_new(struct node *node, struct nd_recovery *recovery,
@@ -112,7 +130,11 @@ static enum nd_err broker_new(struct node *node, struct nd_recovery *recovery,
 enum nd_err node_open(struct node *node, struct nd_errmsg *msg)
 {
     struct nd_recovery recovery;
-    struct nd_recovery_options options = {.env = node->env, .data_dir = "data"};
+    struct nd_recovery_options options = {.env = node->env,
+                                          .data_dir = "data",
+                                          .tail_bytes_max = node->options.recovery_tail_bytes != 0
+                                                                ? node->options.recovery_tail_bytes
+                                                                : node->options.tail_memory_bytes};
 
     node->wal_stalled = false;
     node->metrics = nd_metrics_new();

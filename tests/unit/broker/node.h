@@ -20,9 +20,11 @@ struct node_options {
     size_t tail_memory_bytes, cache_bytes;
     uint32_t flush_bytes, flush_age_ms;
     uint64_t wal_keep_bytes;
+    uint32_t segment_bytes; /* NODE_SEGMENT */
     uint32_t look_ms; /* 0: neither retention nor eviction */
     uint64_t idle_eviction_ms, cold_walk_ms;
-    bool hold_latch; /* node_open leaves the ownership latch open */
+    size_t recovery_tail_bytes; /* of tails while replaying; 0: tail_memory_bytes */
+    bool hold_latch;            /* node_open leaves the ownership latch open */
 };
 
 struct node {
@@ -37,8 +39,9 @@ struct node {
     struct nd_topic *topics[NODE_TOPICS_MAX]; /* survive a restart, as Raft's do */
     uint32_t topics_count;
     uint64_t incarnation_next;
-    bool wal_stalled; /* node_run leaves the WAL alone */
-    bool gone;        /* what confirm_gone answers */
+    size_t recovery_bytes_peak; /* of the last node_open */
+    bool wal_stalled;           /* node_run leaves the WAL alone */
+    bool gone;                  /* what confirm_gone answers */
     enum nd_err gone_err;
     uint32_t gone_asked;
 };

@@ -696,6 +696,7 @@ static void recovery_w8__tails_beyond_the_budget_are_flushed_while_replaying(voi
     struct nd_recovered_partition *p = nd_recovery_pop(&f->recovery);
     assert_int_equal(p->positions.next_offset, 200);
     assert_true(p->positions.flushed_offset > 100);
+    assert_int_equal(p->needed_from, 1ULL << 40); /* no entry says yet that they were flushed */
     nd_recovered_partition_free(p);
     assert_int_equal(f->recovery.tail_bytes, 0);
 }
