@@ -23,13 +23,15 @@ void sim_args_parse(struct sim_args *args, int argc, char **argv)
             args->sick = value != 0;
         } else if (strcmp(argv[i], "--tight") == 0) {
             args->tight = value != 0;
+        } else if (strcmp(argv[i], "--aging") == 0) {
+            args->aging = value != 0;
         } else {
             argc = 0;
         }
     }
     if (argc % 2 == 0) {
         fprintf(stderr, "usage: [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] "
-                        "[--tight 0|1]\n");
+                        "[--tight 0|1] [--aging 0|1]\n");
         exit(2);
     }
 }

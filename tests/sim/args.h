@@ -12,6 +12,7 @@ struct sim_args {
     uint32_t second;     /* second cuts for each first one */
     bool sick;           /* with a partition whose log takes no write */
     bool tight;          /* starts have little memory */
+    bool aging;          /* records age, idle partitions are closed */
 };
 
 /* Exits with a message when an argument is not known. */

@@ -26,8 +26,9 @@ struct ledger_message {
     bool has_offset;
     enum ledger_produce produce;
     enum ledger_ack ack;
-    bool gone;     /* its topic was deleted */
-    uint32_t seen; /* scratch of a check */
+    int64_t sent_ms; /* on the commit clock: it was not committed before */
+    bool gone;       /* its topic was deleted */
+    uint32_t seen;   /* scratch of a check */
 };
 
 enum { LEDGER_MESSAGES_MAX = 2048 };

@@ -3,6 +3,7 @@
  * were told.
  *
  *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] [--tight 0|1]
+ *            [--aging 0|1]
  *
  * Prints the number of cut points. Exit 1 with the seed and the point of the first problem. */
 #include <stdio.h>
@@ -21,6 +22,9 @@ static struct workload *workload_of(const struct sim_args *args)
     }
     if (args->tight) {
         workload_make_tight(workload);
+    }
+    if (args->aging) {
+        workload_make_aging(workload);
     }
     return workload;
 }
@@ -66,6 +70,9 @@ static bool cut_once(const struct sim_args *args, uint64_t cut, bool *over_out,
     }
     if (*over_out && args->tight && !workload_relieved(workload)) {
         ledger_problem(workload_ledger(workload), "no start flushed while replaying");
+    }
+    if (*over_out && args->aging && !workload_aged(workload)) {
+        ledger_problem(workload_ledger(workload), "the run aged or closed too little");
     }
     if (!*over_out) {
         uint64_t before = sim_env_changes(sim);

@@ -34,6 +34,9 @@ static bool fail_once(const struct sim_args *args, size_t call, size_t fault, ui
     struct workload *workload = workload_new(args->seed);
     struct sim_env *sim = workload_node(workload)->sim;
 
+    if (args->aging) {
+        workload_make_aging(workload);
+    }
     workload_expect_faults(workload, true);
     sim_env_fail_nth(sim, calls[call].call, nth, faults[fault].fault);
     workload_run(workload, args->operations);

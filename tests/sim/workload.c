@@ -4,6 +4,8 @@
 
 #include "storage/base/alloc.h"
 
+#include "storage/clock.h"
+
 enum {
     PARTITIONS = 2, /* of the first topic; the others have one */
     REQUESTS_MAX = 64,
@@ -12,6 +14,9 @@ enum {
     PAYLOAD_MIN = 20,
     PAYLOAD_SPAN = 8000,
     DRAIN_MAX = 10000,
+    AGE_MS = 6000, /* of the topics "orders" and "mail" in a run in which records age */
+    AGE_LOOK_MS = 300,
+    AGE_WALK_MS = 900,
 };
 
 /* One request under way. */
@@ -46,6 +51,8 @@ struct workload {
     bool sick;   /* one partition's log takes no write for most of the run */
     bool restated;
     bool relieved; /* a start had more than the memory for tails holds (W8) */
+    bool aging;    /* records age and idle partitions are closed */
+    double evicted, aged, swept;
 };
 
 static uint64_t draw(struct workload *workload, uint64_t below)
@@ -276,6 +283,7 @@ static void op_produce(struct workload *workload)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t id = ledger->count++;
         ledger->messages[id] = (struct ledger_message){
+            .sent_ms = nd_commit_clock_now_ms(workload->node.clock),
             .topic = topic,
             .partition = partition,
             .size = PAYLOAD_MIN + (uint32_t)draw(workload, PAYLOAD_SPAN),
@@ -342,8 +350,11 @@ static void latch(struct workload *workload)
     workload->node.options.hold_latch = false;
 }
 
+static void aging_count(struct workload *workload);
+
 static void op_restart(struct workload *workload)
 {
+    aging_count(workload);
     node_stop(&workload->node);
     answers_take(workload);
     workload->held_count = 0;
@@ -378,10 +389,71 @@ static void op_churn(struct workload *workload)
     run(workload);
 }
 
+/* --- records age, idle partitions are closed --- */
+
+void workload_make_aging(struct workload *workload)
+{
+    struct node_options *options = &workload->node.options;
+
+    workload->aging = true;
+    options->look_ms = AGE_LOOK_MS;
+    options->cold_walk_ms = AGE_WALK_MS;
+    options->idle_eviction_ms = 700;
+    options->flush_age_ms = 400;
+    for (uint32_t topic = 0; topic < 2; topic++) {
+        node_topic_retention(&workload->node, topic, AGE_MS);
+    }
+}
+
+bool workload_aged(const struct workload *workload)
+{
+    return workload->evicted > 20 && workload->aged > 20 && workload->swept > 0;
+}
+
+/* What the node counted in this life. */
+static void aging_count(struct workload *workload)
+{
+    static const char *const labels[] = {"topic=\"orders\",partition=\"0\",reason=\"age\"",
+                                         "topic=\"orders\",partition=\"1\",reason=\"age\"",
+                                         "topic=\"mail\",partition=\"0\",reason=\"age\""};
+    struct nd_metrics *m = workload->node.metrics;
+
+    if (m == NULL || !workload->aging) {
+        return;
+    }
+    workload->evicted += nd_series_value(nd_metrics_counter(m, "idle_logs_evicted_total", "", ""));
+    workload->swept += nd_series_value(nd_metrics_counter(m, "cold_retention_swept_total", "", ""));
+    for (size_t i = 0; i < ND_ARRAY_SIZE(labels); i++) {
+        workload->aged += nd_series_value(
+            nd_metrics_counter(m, "storage_retention_messages_deleted_total", labels[i], ""));
+    }
+}
+
+/* Time goes by, or "mail" is kept for ever from now on, or no longer. */
+static void op_aging(struct workload *workload)
+{
+    if (draw(workload, 6) == 0) {
+        node_topic_retention(&workload->node, 1, draw(workload, 2) == 0 ? 0 : AGE_MS);
+        return;
+    }
+    node_advance(&workload->node, 100 + draw(workload, 2500));
+    answers_take(workload);
+}
+
+/* May retention have taken it by now? */
+static bool may_be_aged(const struct workload *workload, const struct ledger_message *message)
+{
+    return workload->aging && message->topic < 2 &&
+           nd_commit_clock_now_ms(workload->node.clock) - message->sent_ms > AGE_MS;
+}
+
 static void op_any(struct workload *workload)
 {
     uint64_t kind = draw(workload, 100);
 
+    if (workload->aging && draw(workload, 8) == 0) {
+        op_aging(workload);
+    }
     if (draw(workload, workload->latch_patience) == 0) {
         latch(workload);
     }
@@ -469,6 +541,7 @@ void workload_run(struct workload *workload, uint32_t operations)
     }
     if (workload->node.broker != NULL && !over(workload)) {
         run(workload);
+        aging_count(workload);
     }
 }
 
@@ -550,8 +623,13 @@ static void check_stored(struct workload *workload, uint32_t topic, uint32_t par
                 ledger->messages[id].seen += 1;
             }
         }
+        uint64_t oldest = replay->request.oldest;
         offset = replay->request.offset;
         nd_free(replay);
+        if (err == ND_ERR_GONE && workload->aging && topic < 2 && offset < oldest) {
+            offset = oldest;
+            continue;
+        }
         if (err != ND_OK && !over(workload)) {
             ledger_problem(ledger, "topic %u partition %u cannot be read at %llu: %s", topic,
                            partition, (unsigned long long)offset, nd_err_name(err));
@@ -562,12 +640,15 @@ static void check_stored(struct workload *workload, uint32_t topic, uint32_t par
     }
 }
 
-static void check_seen(struct ledger *ledger, bool deliveries)
+static void check_seen(struct workload *workload, bool deliveries)
 {
+    struct ledger *ledger = &workload->ledger;
+
     for (uint32_t i = 0; i < ledger->count; i++) {
         const struct ledger_message *message = &ledger->messages[i];
         bool must = message->produce == LEDGER_ACCEPTED && !message->gone &&
-                    (!deliveries || message->ack == LEDGER_UNACKED);
+                    (!deliveries || message->ack == LEDGER_UNACKED) &&
+                    !may_be_aged(workload, message);
         if (message->seen > 1) {
             ledger_problem(ledger, "message %u is %s %u times", i,
                            deliveries ? "delivered" : "stored", message->seen);
@@ -631,6 +712,36 @@ static void check_alive(struct workload *workload)
     }
 }
 
+/* After two retentions, and the looks, nothing is left, and what comes next has the next offset. */
+static void check_aged(struct workload *workload)
+{
+    struct node *node = &workload->node;
+    uint64_t ends[2][PARTITIONS], offset;
+
+    for (uint32_t topic = 0; topic < 2; topic++) {
+        node_topic_retention(node, topic, AGE_MS);
+        for (uint32_t i = 0; i < partitions_of(workload, topic); i++) {
+            ends[topic][i] = node_stats(node, topic, i).high_watermark;
+        }
+    }
+    node_advance(node, 2 * AGE_MS + 2 * AGE_WALK_MS + 4 * AGE_LOOK_MS);
+    for (uint32_t topic = 0; topic < 2 && !over(workload); topic++) {
+        for (uint32_t i = 0; i < partitions_of(workload, topic) && !over(workload); i++) {
+            struct nd_partition_stats stats = node_stats(node, topic, i);
+            if (stats.segments > 0 || stats.oldest_offset != ends[topic][i]) {
+                ledger_problem(&workload->ledger,
+                               "topic %u partition %u keeps %u segments from %llu on", topic, i,
+                               stats.segments, (unsigned long long)stats.oldest_offset);
+            } else if (node_produce(node, topic, i, "next", &offset) != ND_OK ||
+                       offset != ends[topic][i]) {
+                ledger_problem(&workload->ledger, "topic %u partition %u: offset %llu, not %llu",
+                               topic, i, (unsigned long long)offset,
+                               (unsigned long long)ends[topic][i]);
+            }
+        }
+    }
+}
+
 void workload_check(struct workload *workload)
 {
     struct ledger *ledger = &workload->ledger;
@@ -642,7 +753,7 @@ void workload_check(struct workload *workload)
         }
     }
     if (!over(workload)) {
-        check_seen(ledger, false);
+        check_seen(workload, false);
     }
     seen_reset(ledger);
     for (uint32_t topic = 0; topic <= workload->churn && !over(workload); topic++) {
@@ -651,7 +762,10 @@ void workload_check(struct workload *workload)
         }
     }
     if (!over(workload)) {
-        check_seen(ledger, true);
+        check_seen(workload, true);
         check_alive(workload);
+    }
+    if (workload->aging && !over(workload)) {
+        check_aged(workload);
     }
 }

@@ -21,6 +21,10 @@ bool workload_restated(const struct workload *workload);
 void workload_make_tight(struct workload *workload);
 /* Did a start flush while replaying (W8)? */
 bool workload_relieved(const struct workload *workload);
+/* Records of two topics age within seconds and idle partitions are closed. */
+void workload_make_aging(struct workload *workload);
+/* Did records age, in open and in closed partitions, and were partitions closed? */
+bool workload_aged(const struct workload *workload);
 /* Start the node and do `operations`; stops early when the power is cut or a check fails. */
 void workload_run(struct workload *workload, uint32_t operations);
 /* The power is gone or goes now, then comes back: the node's memory is gone. */
