@@ -28,6 +28,7 @@ enum {
     INDEX_STRIDE_BYTES = 32 << 10,
     FLUSH_BYTES = 1 << 20,
     FLUSH_AGE_MS = 60000,
+    LOOK_MS = 60000, /* between two looks at an open partition: retention, eviction */
     WAL_SPARES = 2,
     SYNC_ONE_BY_ONE_MAX = 8,
     COLD_READ_WORKERS = 2,
@@ -225,6 +226,9 @@ static enum nd_err start_broker(struct nd_node *n, struct nd_errmsg *msg)
         .wal_keep_bytes = n->settings->storage_wal_keep_bytes,
         .flush_bytes = FLUSH_BYTES,
         .flush_age_ms = FLUSH_AGE_MS,
+        .look_ms = LOOK_MS,
+        .idle_eviction_ms = n->settings->storage_idle_log_eviction_ms,
+        .cold_walk_ms = n->settings->storage_cold_retention_walk_ms,
         .workers = COLD_READ_WORKERS,
         .log = n->options.log,
         .metrics = n->metrics,

@@ -25,7 +25,7 @@ void nd_chores_watch(struct nd_partition *partition)
 {
     struct nd_shard *shard = partition->topic->shard;
 
-    partition->look_ns = shard->now_ns + shard->broker->options.look_ms * UINT64_C(1000000);
+    partition->look_ns = shard->now_ns + nd_ms_to_ns(shard->broker->options.look_ms);
     nd_list_remove(&partition->watched);
     nd_list_append(&shard->watched, &partition->watched);
 }

@@ -8,6 +8,12 @@
 
 #include "server/broker/partition.h"
 
+/* A setting in nanoseconds; one that is too long for them never ends, and can be added to a time. */
+static inline uint64_t nd_ms_to_ns(uint64_t ms)
+{
+    return ms < UINT64_MAX / 4000000 ? ms * 1000000 : UINT64_MAX / 4;
+}
+
 /* The next part of the round. True: more is due now. */
 bool nd_chores_step(struct nd_shard *shard);
 uint64_t nd_chores_due_ns(const struct nd_shard *shard);

@@ -117,7 +117,7 @@ void nd_cold_watch(struct nd_topic_state *topic, bool soon)
         topic->cold_goes_ms = ND_RETENTION_NOTHING;
         nd_list_prepend(&shard->walk, &topic->walk);
     } else {
-        topic->walk_ns = shard->now_ns + shard->broker->options.cold_walk_ms * 1000000;
+        topic->walk_ns = shard->now_ns + nd_ms_to_ns(shard->broker->options.cold_walk_ms);
         nd_list_append(&shard->walk, &topic->walk);
     }
 }

@@ -2,6 +2,7 @@
 
 #include "storage/base/alloc.h"
 
+#include "server/broker/chores.h"
 #include "server/broker/cold.h"
 #include "server/broker/retain.h"
 #include "server/broker/topic_state.h"
@@ -47,7 +48,7 @@ static bool is_evictable(const struct nd_partition *partition)
 static bool is_idle(const struct nd_partition *partition)
 {
     const struct nd_shard *shard = partition->topic->shard;
-    uint64_t idle_ns = shard->broker->options.idle_eviction_ms * 1000000;
+    uint64_t idle_ns = nd_ms_to_ns(shard->broker->options.idle_eviction_ms);
     uint64_t used_ns = ND_MAX(partition->used_ns, partition->topic->used_ns);
 
     return partition->for_retention || (idle_ns > 0 && shard->now_ns - used_ns >= idle_ns);
