@@ -18,7 +18,7 @@ struct nd_flush_job {
     struct nd_inbox *reply_to;
     struct nd_partition_id id;
     struct nd_plog *plog; /* counted; the sender's reference. NULL: open `dir` first */
-    uint64_t open_flushed, open_wal_start; /* for that open, see nd_plog_open */
+    uint64_t open_log_start, open_flushed, open_wal_start; /* for that open, see nd_plog_open */
     uint64_t retention_ms;    /* of the topic: how much time a segment may span; 0: any */
     struct nd_tail_run *runs; /* counted references, released by the sender after the reply */
     uint32_t runs_count;

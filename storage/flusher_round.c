@@ -60,6 +60,8 @@ static void job_open(struct nd_flusher *flusher, struct nd_flush_job *job, bool 
     char dir[PATH_SIZE];
 
     options.synced = synced;
+    options.start_known = true;
+    options.log_start = job->open_log_start;
     nd_flusher_partition_dir(flusher, &job->id, dir, sizeof dir);
     job->result = open_result(
         nd_plog_open(&job->opened, &options, dir, job->open_flushed, job->open_wal_start, msg));

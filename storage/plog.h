@@ -39,6 +39,10 @@ struct nd_plog_options {
     /* At the open only. The directory is there, and it, those above it and the files in it are on
      * the device as they are in the cache: the open makes and syncs nothing. */
     bool synced;
+    /* At the open only. With start_known every offset of [log_start, flushed_offset) must lie in
+     * some file: one that is lost makes the open CORRUPT. */
+    bool start_known;
+    uint64_t log_start;
 };
 
 /* The buffers and the compressor of the thread that writes. */
@@ -49,8 +53,8 @@ void nd_plog_scratch_free(struct nd_plog_scratch *scratch);
  * verified. `wal_start`: lowest offset that the WAL's replay holds in memory (UINT64_MAX: none):
  * bytes beyond flushed_offset are kept if valid and contiguous; they are cut only when the WAL
  * holds those offsets. A damaged frame below flushed_offset is a counted gap, never cut, never
- * skipped silently. Errors: IO, NO_SPACE, CORRUPT (message names file and offset). `options` are
- * copied.
+ * skipped silently; a file that is missing is not taken for retention (see start_known). Errors:
+ * IO, NO_SPACE, CORRUPT (message names file and offset). `options` are copied.
  * @thread worker or flusher (does I/O) */
 ND_CHECKED enum nd_err nd_plog_open(struct nd_plog **out, const struct nd_plog_options *options,
                                     const char *dir, uint64_t flushed_offset, uint64_t wal_start,

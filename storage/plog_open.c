@@ -20,6 +20,7 @@ struct opener {
     uint64_t flushed_offset, wal_start;
     uint64_t *bases; /* of the .log files, ascending */
     size_t bases_count, bases_capacity;
+    bool end_damaged; /* of the last file: what is missing behind it is damage, no lost file */
     struct nd_errmsg *msg;
 };
 
@@ -188,6 +189,39 @@ static enum nd_err segment_walk(struct walk *walk, int file, bool *torn_out)
     return err;
 }
 
+/* --- files that are lost (P5) --- */
+
+/* Segments follow one another: each is named by the offset at which the one before it ended. */
+static enum nd_err file_lost(const struct opener *o, uint64_t first, uint64_t next)
+{
+    nd_errmsg_set(o->msg,
+                  "%s: no file holds offsets %" PRIu64 " to %" PRIu64 ", which were stored; "
+                  "a segment is missing",
+                  o->plog->dir, first, next - 1);
+    return ND_ERR_CORRUPT;
+}
+
+static enum nd_err first_check(const struct opener *o)
+{
+    uint64_t from = o->plog->options.log_start;
+    uint64_t first = o->bases_count > 0 ? o->bases[0] : o->flushed_offset;
+
+    if (!o->plog->options.start_known || from >= o->flushed_offset || first <= from) {
+        return ND_OK;
+    }
+    return file_lost(o, from, first);
+}
+
+static enum nd_err last_check(const struct opener *o)
+{
+    uint64_t end = ND_MAX(o->plog->end_offset, o->plog->options.log_start);
+
+    if (!o->plog->options.start_known || o->end_damaged || end >= o->flushed_offset) {
+        return ND_OK;
+    }
+    return file_lost(o, end, o->flushed_offset);
+}
+
 /* --- a sealed segment --- */
 
 static bool index_fits(struct opener *o, struct nd_segment *segment, int file, uint64_t limit)
@@ -200,6 +234,24 @@ static bool index_fits(struct opener *o, struct nd_segment *segment, int file, u
     }
     return segment->summary.end_offset <= limit &&
            env->file_size(env->impl, file, &size, NULL) == ND_OK && segment->summary.size <= size;
+}
+
+/* It ends before its successor begins: damage at its end, or a file between them that is lost? */
+static enum nd_err successor_check(struct opener *o, const struct nd_segment *segment, int file,
+                                   uint64_t successor)
+{
+    const struct nd_segment_summary *s = &segment->summary;
+    struct nd_segment *again;
+    bool torn;
+
+    if (!o->plog->options.start_known || s->end_offset >= successor) {
+        return ND_OK;
+    }
+    again = nd_segment_new(o->plog->options.store_id, s->base_offset, s->epoch);
+    struct walk walk = {.o = o, .segment = again, .offset_limit = successor};
+    enum nd_err err = segment_walk(&walk, file, &torn);
+    nd_segment_unref(again);
+    return err != ND_OK || torn ? err : file_lost(o, s->end_offset, successor);
 }
 
 static enum nd_err sealed_open(struct opener *o, uint64_t base, uint64_t successor)
@@ -229,6 +281,9 @@ static enum nd_err sealed_open(struct opener *o, uint64_t base, uint64_t success
             plog_index_store(o->plog, segment);
         }
     }
+    if (err == ND_OK) {
+        err = successor_check(o, segment, file, successor);
+    }
     env->close(env->impl, file);
     if (err != ND_OK) {
         nd_segment_unref(segment);
@@ -248,6 +303,7 @@ static enum nd_err last_without_records(struct opener *o, uint64_t base)
 
     if (base < o->flushed_offset) {
         segment_list_damaged(o, base);
+        o->end_damaged = true;
         return ND_OK;
     }
     if (wal_holds(o, base)) {
@@ -271,6 +327,7 @@ static enum nd_err last_cut_or_seal(struct opener *o, struct nd_segment *segment
     const struct nd_env *env = plog->options.env;
     uint64_t end = segment->summary.end_offset;
 
+    o->end_damaged = true;
     if (!wal_holds(o, end)) {
         nd_log(plog->options.log, ND_LOG_WARN, "storage", "segment sealed before damaged bytes",
                "dir=\"%s\" base=%" PRIu64 " end=%" PRIu64, plog->dir, segment->summary.base_offset,
@@ -339,11 +396,14 @@ static enum nd_err files_open(struct opener *o)
     if (o->bases_count > 0) {
         qsort(o->bases, o->bases_count, sizeof o->bases[0], base_compare);
     }
+    if (err == ND_OK) {
+        err = first_check(o);
+    }
     for (size_t i = 0; i < o->bases_count && err == ND_OK; i++) {
         err = i + 1 < o->bases_count ? sealed_open(o, o->bases[i], o->bases[i + 1])
                                      : last_open(o, o->bases[i]);
     }
-    return err;
+    return err != ND_OK ? err : last_check(o);
 }
 
 enum nd_err nd_plog_open(struct nd_plog **out, const struct nd_plog_options *options,

@@ -355,7 +355,9 @@ static enum nd_err writer_ready(struct builder *b)
             return err;
         }
     }
-    return writer_create(plog, b->frame.base_offset, b->msg);
+    /* Named by where the one before it ended, also when a gap follows: a name that does not follow
+     * is a file that is lost (plog_open.c). */
+    return writer_create(plog, plog->end_offset, b->msg);
 }
 
 static enum nd_err frame_emit(struct builder *b)

@@ -74,7 +74,10 @@ static enum nd_err log_open(const struct nd_relief *relief,
             return err != ND_OK ? err : ND_ERR_NOT_FOUND;
         }
     }
-    return nd_plog_open(out, &relief->options, dir, flushed, first, msg);
+    struct nd_plog_options options = relief->options;
+    options.start_known = partition->grounded;
+    options.log_start = positions->log_start;
+    return nd_plog_open(out, &options, dir, flushed, first, msg);
 }
 
 static enum nd_err log_of(struct nd_relief *relief, const struct nd_recovered_partition *partition,

@@ -7,6 +7,7 @@
  *      0  header, and once more at 2048, so that damage to one does not take the file:
  *         u32 magic "NDSG" | u32 crc32c of the next 36 | u32 format 1 | store id 16 |
  *         u64 base offset | u64 epoch
+ *         base offset: where the segment before it ended; a gap may follow before the first frame
  *   4096  frames (frame.h); offsets ascend; zeros to the next 4 KiB boundary after a round
  *
  * No locks here: plog.h says who may call. */

@@ -114,6 +114,7 @@ bool nd_flush_start(struct nd_partition *partition)
     work->job.reply.run = flush_reply;
     work->job.reply_to = &shard->inbox;
     work->job.plog = partition->plog;
+    work->job.open_log_start = partition->log_start;
     work->job.open_flushed = partition->tail.flushed;
     work->job.retention_ms = topic->topic != NULL ? topic->topic->retention_ms : 0;
     work->job.open_wal_start = nd_partition_unflushed_start(partition);

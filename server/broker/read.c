@@ -7,7 +7,7 @@
 #include "server/broker/waiters.h"
 #include "server/broker/worker.h"
 
-enum { RETRY_NS = 100000000 };
+enum { RETRY_NS = 100000000, LOST_RETRY_NS = 1000000000 };
 
 /* One frame from the device, and the partition log with it when that is not open yet. */
 struct nd_cold_read {
@@ -118,14 +118,17 @@ static enum nd_err read_take(struct nd_shard *shard, struct nd_cold_read *read)
         remember_bad(partition, read);
         return ND_OK;
     }
-    /* It may be there the next time: nothing is skipped, nothing stays leased (I-59). */
+    /* It may be there the next time: nothing is skipped, nothing stays leased (I-59). A log that
+     * cannot be opened as it is (a file is lost, P5) waits for a human. */
+    bool unusable = !read->opened && read->result == ND_ERR_CORRUPT;
     nd_series_add(shard->broker->meters.errors_read, 1);
-    nd_log(shard->broker->options.log, ND_LOG_WARN, "broker", "read failed",
+    nd_log(shard->broker->options.log, unusable ? ND_LOG_ERROR : ND_LOG_WARN, "broker",
+           unusable ? "partition is unavailable" : "read failed",
            "topic=%s partition=%u offset=%llu reason=\"%s\"", partition->id.topic,
            partition->id.partition, (unsigned long long)read->offset, read->msg.text);
-    partition->retry_ns = shard->now_ns + RETRY_NS;
+    partition->retry_ns = shard->now_ns + (unusable ? LOST_RETRY_NS : RETRY_NS);
     nd_heap_put(&shard->retries, &partition->retry, partition->retry_ns);
-    return read->opened ? read->result : ND_ERR_UNAVAILABLE;
+    return read->opened || unusable ? read->result : ND_ERR_UNAVAILABLE;
 }
 
 static void read_reply(struct nd_msg *msg, void *owner)
@@ -144,10 +147,14 @@ static void read_reply(struct nd_msg *msg, void *owner)
 
 void nd_read_resume(struct nd_partition *partition, enum nd_err err)
 {
-    nd_replays_resume(partition, err);
+    bool unusable = err == ND_ERR_CORRUPT;
+
+    nd_replays_resume(partition, unusable ? ND_ERR_UNAVAILABLE : err);
     if (partition->wait_read) {
         partition->wait_read = false;
-        if (err != ND_OK) {
+        if (unusable) {
+            nd_waiters_damaged(partition);
+        } else if (err != ND_OK) {
             nd_waiters_read_failed(partition, err);
         }
         nd_waiters_wake(partition);
@@ -180,6 +187,8 @@ void nd_read_start(struct nd_partition *partition, uint64_t offset)
     } else {
         read->open = true;
         read->options = *nd_flusher_plog_options(flusher);
+        read->options.start_known = true;
+        read->options.log_start = partition->log_start;
         read->open_flushed = partition->tail.flushed;
         read->open_wal_start = nd_partition_unflushed_start(partition);
         nd_flusher_partition_dir(flusher, &partition->id, read->dir, sizeof read->dir);

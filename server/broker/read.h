@@ -24,7 +24,8 @@ enum nd_read_result nd_read_memory(struct nd_partition *partition, uint64_t offs
 void nd_read_start(struct nd_partition *partition, uint64_t offset);
 /* Deliveries wait for a read (polls without time left wait with them). */
 void nd_read_wait(struct nd_partition *partition);
-/* A read or the opening of the log ended: everyone who waits for one looks again. */
+/* A read or the opening of the log ended: everyone who waits for one looks again. CORRUPT: the log
+ * cannot be opened as it is, so the partition is unavailable. */
 void nd_read_resume(struct nd_partition *partition, enum nd_err err);
 /* The partition log is open. Takes the reference. */
 void nd_partition_set_plog(struct nd_partition *partition, struct nd_plog *plog);

@@ -31,7 +31,8 @@ static void replay_serve(struct nd_replay *replay, struct nd_partition *partitio
             return;
         }
         if (result != ND_READ_OK && count == 0) {
-            replay_finish(replay, ND_ERR_GONE, 0);
+            /* Let go by retention, or damaged: that is no retention (P5). */
+            replay_finish(replay, result == ND_READ_BELOW_START ? ND_ERR_GONE : ND_ERR_CORRUPT, 0);
             return;
         }
         size_t size = result != ND_READ_OK

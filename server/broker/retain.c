@@ -82,7 +82,8 @@ static void open_reply(struct nd_msg *msg, void *owner)
                "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
                partition->id.partition, nd_err_name(job->result), job->msg.text);
     }
-    nd_read_resume(partition, job->result == ND_OK ? ND_OK : ND_ERR_UNAVAILABLE);
+    bool told = job->result == ND_OK || job->result == ND_ERR_CORRUPT;
+    nd_read_resume(partition, told ? job->result : ND_ERR_UNAVAILABLE);
     job_end(job);
 }
 
@@ -96,6 +97,8 @@ static void open_start(struct nd_partition *partition)
     }
     struct nd_retain_job *job = job_begin(partition);
     job->options = *nd_flusher_plog_options(flusher);
+    job->options.start_known = true;
+    job->options.log_start = partition->log_start;
     job->flushed = partition->tail.flushed;
     job->wal_start = nd_partition_unflushed_start(partition);
     nd_flusher_partition_dir(flusher, &partition->id, job->dir, sizeof job->dir);

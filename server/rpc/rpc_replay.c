@@ -66,8 +66,9 @@ static void fail(struct replay_call *r, enum nd_err err)
     if (err == ND_ERR_GONE && r->replay.offset < r->replay.oldest) {
         nd_errmsg_set(&msg, "offset %llu aged out of retention (oldest retained: %llu)",
                       (unsigned long long)r->replay.offset, (unsigned long long)r->replay.oldest);
-    } else if (err == ND_ERR_GONE) {
-        nd_errmsg_set(&msg, "offset %llu is not readable", (unsigned long long)r->replay.offset);
+    } else if (err == ND_ERR_CORRUPT) {
+        nd_errmsg_set(&msg, "offset %llu of partition %u is damaged or lost",
+                      (unsigned long long)r->replay.offset, r->replay.partition);
     }
     nd_call_fail(r->call, err, &msg);
 }

@@ -166,8 +166,56 @@ static void replay__answers_as_the_table_says(void **state)
     damage_first_frame(fixture);
     fixture_restart(fixture); /* the frame that was read is forgotten */
     replay = node_replay(node, 0, 0, 0, 10);
-    assert_int_equal(replay->err, ND_ERR_GONE); /* I-71: unreadable */
+    assert_int_equal(replay->err, ND_ERR_CORRUPT); /* I-71: unreadable, not aged out (P5) */
     nd_free(replay);
+}
+
+/* The log of topic 0 lost its file. */
+static void read_p5__a_lost_file_makes_the_partition_unavailable_until_it_is_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg = {{0}};
+    struct node_delivery delivery;
+    char path[1200];
+
+    flush_all(fixture);
+    uint32_t other = node_topic(node, "other", 1);
+    node_stop(node);
+    sim_env_restart(node->sim);
+    assert_int_equal(node_open(node, &msg), ND_OK);
+    fixture_segment_path(fixture, 0, 0, path, sizeof path);
+    assert_int_equal(node->env->rename(node->env->impl, path, "kept", &msg), ND_OK);
+
+    struct node_replay *replay = node_replay(node, 0, 0, 0, 10);
+    assert_int_equal(replay->err, ND_ERR_UNAVAILABLE); /* not: aged out */
+    nd_free(replay);
+    struct node_poll *poll = node_poll_start(node, 0, 0, 10, 1000);
+    node_advance(node, 1500);
+    assert_true(poll->done && poll->count == 0);
+    assert_int_equal(poll->err, ND_ERR_UNAVAILABLE);
+    nd_free(poll);
+    struct nd_partition_stats stats = node_stats(node, 0, 0);
+    assert_int_equal(stats.oldest_offset, 0); /* it is not taken for retention */
+    assert_int_equal(stats.frontier, 0);      /* nothing is skipped */
+    for (uint32_t i = 0; i < 30 && node_produce(node, 0, 0, "late", NULL) == ND_OK; i++) {
+        node_advance(node, 1000); /* until a flush finds it */
+    }
+    assert_int_equal(node_produce(node, 0, 0, "late", NULL), ND_ERR_UNAVAILABLE);
+    assert_int_equal(node_produce(node, other, 0, "m", NULL), ND_OK);
+    assert_true(node_take(node, other, 0, &delivery));
+
+    node_power_cut(node, 9);
+    assert_int_equal(node_open(node, &msg), ND_OK); /* the node starts all the same */
+    assert_int_equal(node->env->rename(node->env->impl, "kept", path, &msg), ND_OK);
+    node_advance(node, 12000);
+    replay = node_replay(node, 0, 0, 0, 100);
+    assert_int_equal(replay->err, ND_OK);
+    assert_true(replay->count > 0 && replay->list[0].offset == 0);
+    nd_free(replay);
+    assert_true(node_take(node, 0, 0, &delivery));
+    assert_int_equal(delivery.offset, 0);
+    assert_int_equal(node_produce(node, 0, 0, "again", NULL), ND_OK);
 }
 
 static void replay__changes_no_queue_state(void **state)
@@ -217,6 +265,7 @@ int main(void)
         T(read__error_is_retried_for_who_waits),
         T(read__restart_finds_what_was_flushed),
         T(replay__answers_as_the_table_says),
+        T(read_p5__a_lost_file_makes_the_partition_unavailable_until_it_is_back),
         T(replay__changes_no_queue_state),
         T(stats__open_nothing),
     };
