@@ -98,6 +98,7 @@ static void start_with_request(struct nd_rpc_call *call)
     if (stream) {
         watch_close(call);
     }
+    nd_rpc_worker_await(call, !stream && desc->on_cancel == NULL);
     desc->on_start(call, request);
     if (!call->request_kept) {
         nd_rpc_bytes_close(&call->request_bytes);

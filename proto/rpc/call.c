@@ -63,6 +63,7 @@ static void call_reset(struct nd_rpc_call *call)
     call->read_ended = call->request_kept = call->counted = call->dispatched = false;
     call->metadata_sent = call->writing = call->finish_wanted = call->status_started = false;
     call->broken = call->close_started = call->reading = call->drained_wanted = false;
+    call->deferred = false;
     call->status_code = 0;
     atomic_store_explicit(&call->over, false, memory_order_relaxed);
 }
@@ -105,6 +106,7 @@ static void call_end(struct nd_rpc_call *call)
     const struct nd_rpc_method *desc = call->method->desc;
     bool counted = call->counted;
 
+    nd_rpc_worker_await(call, false);
     nd_rpc_server_count(server, call->method, call->status_code,
                         nd_rpc_now_ns() - call->started_ns);
     if (desc != NULL && desc->on_done != NULL && call->dispatched) {
@@ -191,6 +193,26 @@ static void pump_locked(struct nd_rpc_call *call, bool metadata) ND_REQUIRES(cal
     }
 }
 
+/* Here and now, or by the worker when it is awake. */
+static void pump_or_defer_locked(struct nd_rpc_call *call) ND_REQUIRES(call->lock)
+{
+    if (!nd_rpc_worker_defer(call, !call->deferred)) {
+        pump_locked(call, false);
+    } else if (!call->deferred) {
+        call->deferred = true;
+        pending_add(call);
+    }
+}
+
+void nd_rpc_call_send_deferred(struct nd_rpc_call *call)
+{
+    nd_mutex_lock(&call->lock);
+    call->deferred = false;
+    pump_locked(call, false);
+    nd_mutex_unlock(&call->lock);
+    nd_rpc_call_tag_done(call);
+}
+
 static void break_locked(struct nd_rpc_call *call) ND_REQUIRES(call->lock)
 {
     call->broken = true;
@@ -216,7 +238,7 @@ static size_t send_buffer(struct nd_rpc_call *call, grpc_byte_buffer *buffer)
                                      "the client reads too slowly", NULL);
     } else {
         call->drained_wanted = true;
-        pump_locked(call, false);
+        pump_or_defer_locked(call);
     }
     nd_mutex_unlock(&call->lock);
     return queued;
@@ -245,7 +267,7 @@ void nd_rpc_call_finish_locked(struct nd_rpc_call *call, int status, const char 
     if (text != NULL && *text != '\0') {
         call->status_text = grpc_slice_from_copied_string(text);
     }
-    pump_locked(call, false);
+    pump_or_defer_locked(call);
 }
 
 void nd_rpc_call_finish(struct nd_rpc_call *call, int grpc_status, const char *text)

@@ -27,13 +27,21 @@ enum {
     ND_RPC_ARMED_UNKNOWN = 2,
 };
 
-/* A thread with a completion queue. */
+/* A thread with a completion queue, and the calls that others want it to send for. */
 struct nd_rpc_worker {
     struct nd_rpc_server *server;
     grpc_completion_queue *queue;
     struct nd_thread thread;
     struct nd_rpc_call *spare; /* calls to be used again; the worker's own */
     uint32_t spare_count;
+    _Atomic uint32_t awaited; /* calls that a handler works on; see nd_rpc_call.awaited */
+    grpc_call *bell;          /* a call to nowhere, to wake the queue (worker.c) */
+    struct nd_rpc_tag woken;
+    struct nd_mutex lock;
+    /* guarded by lock */
+    struct nd_rpc_call *outbox, *outbox_last; /* calls with something to send (worker.c) */
+    bool awake;                               /* looks into the outbox before it waits */
+    bool wake_posted;
 };
 
 /* A registered method; `desc` of NULL is the catch-all of unknown ones. */
@@ -63,6 +71,7 @@ struct nd_rpc_call {
     bool counted;    /* in the server's calls_open */
     bool read_ended; /* the first sign of the client's end was seen; the worker's own */
     bool dispatched; /* the handler knows it: on_done is owed */
+    bool awaited;    /* unary and not one to park: soon to be answered; the worker's own */
     _Atomic uint32_t pending;
     _Atomic uint32_t refs;
     _Atomic bool over; /* finished or broken: no more messages to the handler */
@@ -71,9 +80,11 @@ struct nd_rpc_call {
     struct nd_rpc_sends sends;
     bool metadata_sent, writing, finish_wanted, status_started, broken, close_started, reading;
     bool drained_wanted; /* something was sent since the last on_drained */
+    bool deferred;       /* in the worker's outbox, or on the way out of it */
     int status_code;
     grpc_slice status_text;
     struct nd_rpc_call *spare_next;
+    struct nd_rpc_call *outbox_next; /* guarded by the worker's lock */
 };
 
 /* call.c */
@@ -88,6 +99,17 @@ void nd_rpc_call_send_metadata(struct nd_rpc_call *call);
 void nd_rpc_call_read_start(struct nd_rpc_call *call);
 /* A tag came back. May end the call and free it. @thread worker */
 void nd_rpc_call_tag_done(struct nd_rpc_call *call);
+/* Send what waits: the call was in the outbox. May end the call and free it. @thread worker */
+void nd_rpc_call_send_deferred(struct nd_rpc_call *call);
+
+/* worker.c */
+void nd_rpc_worker_init(struct nd_rpc_worker *worker, struct nd_rpc_server *server);
+void nd_rpc_worker_release(struct nd_rpc_worker *worker);
+void nd_rpc_worker_run(void *worker); /* the thread: until its queue is shut down */
+void nd_rpc_worker_await(struct nd_rpc_call *call, bool begin);
+/* Leave the call's sending to its worker: true when that is better, see there. `add`:
+ * the call is not there yet.*/
+bool nd_rpc_worker_defer(struct nd_rpc_call *call, bool add) ND_REQUIRES(call->lock);
 
 /* accept.c */
 void nd_rpc_call_arm(struct nd_rpc_worker *worker, struct nd_rpc_service_method *method);

@@ -43,10 +43,9 @@ static inline void nd_rpc_batch(grpc_call *core, const grpc_op *ops, size_t coun
     ND_ASSERT(error == GRPC_CALL_OK);
 }
 
-/* Wait for one event and run its tag; false when the queue is shut down and empty. */
-static inline bool nd_rpc_queue_step(grpc_completion_queue *queue)
+/* Run the tag of an event; false: it is none, the queue is shut down and empty. */
+static inline bool nd_rpc_event_run(grpc_event event)
 {
-    grpc_event event = grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     if (event.type != GRPC_OP_COMPLETE) {
         return false;
     }
@@ -54,6 +53,13 @@ static inline bool nd_rpc_queue_step(grpc_completion_queue *queue)
     ND_RPC_TAG_ACQUIRE(tag);
     tag->run(tag, event.success != 0);
     return true;
+}
+
+/* Wait for one event and run its tag; false when the queue is shut down and empty. */
+static inline bool nd_rpc_queue_step(grpc_completion_queue *queue)
+{
+    return nd_rpc_event_run(
+        grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL));
 }
 
 /* Channel arguments of a server or a channel. Keys and strings are borrowed. */

@@ -159,8 +159,7 @@ static void core_new(struct nd_rpc_server *server)
         grpc_resource_quota_unref(quota);
     }
     for (uint32_t i = 0; i < options->threads; i++) {
-        server->workers[i].server = server;
-        server->workers[i].queue = grpc_completion_queue_create_for_next(NULL);
+        nd_rpc_worker_init(&server->workers[i], server);
         grpc_server_register_completion_queue(server->core, server->workers[i].queue, NULL);
     }
 }
@@ -239,19 +238,6 @@ enum nd_err nd_rpc_server_new(struct nd_rpc_server **out,
 
 /* --- running --- */
 
-static void worker_run(void *arg)
-{
-    struct nd_rpc_worker *worker = arg;
-
-    while (nd_rpc_queue_step(worker->queue)) {
-    }
-    for (struct nd_rpc_call *call = worker->spare, *next; call != NULL; call = next) {
-        next = call->spare_next;
-        nd_rpc_call_discard(call);
-    }
-    worker->spare = NULL;
-}
-
 static void worker_arm(struct nd_rpc_worker *worker)
 {
     struct nd_rpc_server *server = worker->server;
@@ -277,7 +263,8 @@ enum nd_err nd_rpc_server_start(struct nd_rpc_server *server, struct nd_errmsg *
         char name[16];
         snprintf(name, sizeof name, "net-%u", i % 1000);
         worker_arm(&server->workers[i]);
-        if (!nd_thread_start(&server->workers[i].thread, name, worker_run, &server->workers[i])) {
+        if (!nd_thread_start(&server->workers[i].thread, name, nd_rpc_worker_run,
+                             &server->workers[i])) {
             nd_errmsg_set(msg, "cannot start the thread %s", name);
             return ND_ERR_NO_MEMORY;
         }
@@ -371,7 +358,7 @@ void nd_rpc_server_free(struct nd_rpc_server *server)
         }
     }
     for (uint32_t i = 0; i < server->options.threads; i++) {
-        grpc_completion_queue_destroy(server->workers[i].queue);
+        nd_rpc_worker_release(&server->workers[i]);
     }
     nd_rpc_health_free(server->health);
     nd_rpc_reflection_free(server->reflection);

@@ -381,12 +381,12 @@ static void call__knows_in_on_done_whether_the_client_went(void **state)
 
     echo_call(fixture, ECHO_WATCH, "x", 1, &outcome);
     fixture_wait(fixture, &fixture->done, 1);
-    assert_int_equal(fixture->lost, 0);
+    assert_int_equal(fixture_count(fixture, &fixture->lost), 0);
 
     nd_rpc_channel_free(fixture->channel);
     fixture->channel = NULL;
     fixture_wait(fixture, &fixture->done, 2);
-    assert_int_equal(fixture->lost, 1);
+    assert_int_equal(fixture_count(fixture, &fixture->lost), 1);
     test_free(parked);
 }
 

@@ -56,6 +56,29 @@ static void unary__may_be_answered_from_another_thread(void **state)
     }
 }
 
+/* More than are answered one by one: the worker is woken and sends for the other threads. */
+static void unary__many_may_be_answered_from_other_threads(void **state)
+{
+    enum { CALLS = 32 };
+    struct fixture *fixture = *state;
+    struct outcome outcomes[CALLS];
+
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < CALLS; i++) {
+            outcome_init(&outcomes[i], fixture);
+            outcome_start(&outcomes[i], fixture->channel, i % 4 ? ECHO_PLAIN : ECHO_WATCH, "later",
+                          (size_t)i, 0);
+        }
+        for (int i = 0; i < CALLS; i++) {
+            outcome_wait(&outcomes[i]);
+            assert_int_equal(outcomes[i].code, 0);
+            assert_string_equal(outcomes[i].name, "later");
+        }
+    }
+    fixture_wait(fixture, &fixture->done, 20 * CALLS); /* each call ended, once */
+    assert_int_equal(fixture_count(fixture, &fixture->done), 20 * CALLS);
+}
+
 static void unary__carries_status_and_text(void **state)
 {
     struct outcome outcome;
@@ -193,6 +216,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(unary__echoes, setup_tcp, teardown),
         cmocka_unit_test(unary__echoes_over_a_unix_socket),
         cmocka_unit_test_setup_teardown(unary__may_be_answered_from_another_thread, setup_tcp,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(unary__many_may_be_answered_from_other_threads, setup_tcp,
                                         teardown),
         cmocka_unit_test_setup_teardown(unary__carries_status_and_text, setup_tcp, teardown),
         cmocka_unit_test_setup_teardown(unary__deadline_ends_it_and_the_server_sees_it, setup_tcp,
