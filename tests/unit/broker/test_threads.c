@@ -24,6 +24,7 @@ struct real {
     struct nd_commit_clock *clock;
     struct nd_broker *broker;
     struct nd_topic *topics[TOPICS];
+    bool restless; /* whatever rests for a millisecond is evicted */
     struct nd_mutex lock;
     struct nd_cond changed;
     /* guarded by lock */
@@ -89,7 +90,10 @@ static void real_open(struct real *real)
                                         .cache_bytes = 64 << 10,
                                         .wal_keep_bytes = 2 << 20,
                                         .flush_bytes = 32 << 10,
-                                        .flush_age_ms = 200,
+                                        .flush_age_ms = real->restless ? 1 : 200,
+                                        .look_ms = real->restless ? 1 : 60000,
+                                        .idle_eviction_ms = real->restless ? 1 : 0,
+                                        .cold_walk_ms = real->restless ? 1 : 0,
                                         .workers = 1,
                                         .metrics = real->metrics};
     assert_int_equal(nd_broker_new(&real->broker, &options, &recovery, &msg), ND_OK);
@@ -242,6 +246,30 @@ static bool deliver(struct nd_subscriber *subscriber, const struct nd_delivery *
     return true;
 }
 
+/* A poll whose deliveries are to be acked. */
+struct taking {
+    struct nd_poll request;
+    struct acks *acks;
+    struct real *real;
+    enum nd_err err;
+};
+
+static void taken_by_poll(struct nd_poll *request, enum nd_err err,
+                          const struct nd_delivery *deliveries, uint32_t deliveries_count)
+{
+    struct taking *taking = ND_CONTAINER_OF(request, struct taking, request);
+
+    for (uint32_t i = 0; i < deliveries_count; i++) {
+        taking->acks->items[i] = (struct nd_settle_item){.offset = deliveries[i].offset,
+                                                         .nonce = deliveries[i].nonce,
+                                                         .partition = deliveries[i].partition,
+                                                         .action = ND_SETTLE_ACK};
+    }
+    taking->acks->request.count = deliveries_count;
+    taking->err = err;
+    count(taking->real, &taking->real->polled, 1);
+}
+
 static void ended(struct nd_subscriber *subscriber, enum nd_err err)
 {
     struct real *real = subscriber->data;
@@ -303,6 +331,90 @@ static void polled(struct nd_poll *request, enum nd_err err, const struct nd_del
     count(real, &real->polled, 1);
 }
 
+/* Polls a topic until it is empty and acks what comes; how many that was. */
+static uint32_t drain(struct real *real, struct nd_topic *topic, uint32_t *answered)
+{
+    uint32_t taken = 0;
+
+    for (;;) {
+        struct acks *acks = nd_xcalloc(1, sizeof *acks);
+        struct taking taking = {.acks = acks,
+                                .real = real,
+                                .request = {.topic = nd_topic_ref(topic),
+                                            .partition = ND_PARTITION_ANY,
+                                            .messages_max = ND_ARRAY_SIZE(acks->items),
+                                            .done = taken_by_poll,
+                                            .data = real}};
+        nd_broker_poll(real->broker, &taking.request);
+        assert_true(wait_for(real, &real->polled, ++*answered));
+        assert_int_equal(taking.err, ND_OK);
+        uint32_t count = acks->request.count;
+        if (count == 0) {
+            nd_free(acks);
+            return taken;
+        }
+        acks->real = real;
+        acks->request.topic = nd_topic_ref(topic);
+        acks->request.items = acks->items;
+        acks->request.done = acked;
+        taken += count;
+        nd_broker_settle(real->broker, &acks->request);
+    }
+}
+
+/* Until the node has evicted once more than `before`. */
+static double wait_evicted(struct real *real, double before)
+{
+    struct nd_series *series = nd_metrics_counter(real->metrics, "idle_logs_evicted_total", "", "");
+    uint64_t deadline_ns = real->env->mono_ns(real->env->impl) + patience_ns;
+
+    nd_mutex_lock(&real->lock);
+    while (nd_series_value(series) <= before && real->env->mono_ns(real->env->impl) < deadline_ns) {
+        (void)nd_cond_wait_until(&real->changed, &real->lock,
+                                 real->env->mono_ns(real->env->impl) + 1000000);
+    }
+    nd_mutex_unlock(&real->lock);
+    assert_true(nd_series_value(series) > before);
+    return nd_series_value(series);
+}
+
+/* Every partition is closed whenever it rests; nothing is lost or given twice by it (I-45). */
+static void threads__eviction_at_every_rest_loses_nothing(void **state)
+{
+    struct real *real = *state;
+    uint32_t sent = 0, taken = 0, answered = 0;
+    double evicted = 0;
+
+    real_close(real);
+    real->restless = true;
+    real_open(real);
+    for (uint32_t round = 0; round < 60; round++) {
+        for (uint32_t i = 0; i < 4 + round % 29; i++) {
+            produce_one(real, sent++);
+        }
+        if (round % 3 == 0) { /* at rest: all is closed; else in the middle of it */
+            assert_true(wait_for(real, &real->produced, sent));
+            evicted = wait_evicted(real, evicted);
+        }
+        for (uint32_t t = 0; t < TOPICS; t++) {
+            taken += drain(real, real->topics[t], &answered);
+        }
+    }
+    assert_true(wait_for(real, &real->produced, sent));
+    for (uint32_t t = 0; t < TOPICS; t++) {
+        taken += drain(real, real->topics[t], &answered);
+    }
+    assert_true(wait_for(real, &real->acked, taken));
+    assert_int_equal(taken, sent);
+    assert_int_equal(real->failed, 0);
+    (void)wait_evicted(real, evicted);
+    real_close(real);
+    real_open(real);
+    for (uint32_t t = 0; t < TOPICS; t++) {
+        assert_int_equal(drain(real, real->topics[t], &answered), 0);
+    }
+}
+
 static void threads__restart_gives_back_what_was_not_acked(void **state)
 {
     struct real *real = *state;
@@ -358,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(threads__every_message_is_delivered_and_acked_once),
+        T(threads__eviction_at_every_rest_loses_nothing),
         T(threads__restart_gives_back_what_was_not_acked),
         T(threads__cancel_races_with_the_answer),
     };
