@@ -27,17 +27,16 @@ struct nd_broker_options {
     struct nd_wal *wal;         /* open; outlives the broker */
     struct nd_flusher *flusher; /* outlives the broker */
     struct nd_commit_clock *clock;
-    uint64_t member;          /* this node */
-    uint32_t shards;          /* 1 per two cores; the simulator passes 1 and steps it */
-    size_t tail_memory_bytes; /* 128 MiB, all shards together (F1) */
-    size_t cache_bytes;       /* 32 MiB of flushed runs and cold frames */
-    uint64_t wal_keep_bytes;  /* 128 MiB (F2) */
-    uint32_t flush_bytes;     /* 1 MiB a partition (F2) */
-    uint32_t flush_age_ms;    /* 60 s (F2) */
-    uint32_t
-        look_ms; /* 60 s between two looks at an open partition: retention, eviction; 0: never */
-    uint64_t idle_eviction_ms; /* 30 min: a partition that nobody used is closed; 0: never */
-    uint64_t cold_walk_ms;     /* 5 min between two looks at closed partitions; 0: never */
+    uint64_t member;           /* this node */
+    uint32_t shards;           /* 1 per two cores; the simulator passes 1 and steps it */
+    size_t tail_memory_bytes;  /* 128 MiB, all shards together (F1) */
+    size_t cache_bytes;        /* 32 MiB of flushed runs and cold frames */
+    uint64_t wal_keep_bytes;   /* 128 MiB (F2) */
+    uint32_t flush_bytes;      /* 1 MiB a partition (F2) */
+    uint32_t flush_age_ms;     /* 60 s (F2) */
+    uint32_t look_ms;          /* 60 s between looks at an open partition; 0: never (chores.h) */
+    uint64_t idle_eviction_ms; /* 30 min: an unused partition is closed; 0: never (evict.h) */
+    uint64_t cold_walk_ms;     /* 5 min between looks at closed partitions; 0: never (cold.h) */
     uint32_t workers; /* threads for cold reads; 0: reads run on the stepping thread (sim) */
     struct nd_log *log;
     struct nd_metrics *metrics;
@@ -64,8 +63,7 @@ bool nd_broker_stopped(const struct nd_broker *broker);
  * False: nothing to do before *next_ns (monotonic; UINT64_MAX never). */
 bool nd_broker_step(struct nd_broker *broker, uint32_t shard, uint64_t *next_ns);
 
-/* For nd_metastore_options.topic_changed: tells the shard, and acts there (caps, retention,
- * delete). */
+/* For nd_metastore_options.topic_changed: the shard acts on it (caps, retention, delete). */
 void nd_broker_topic_changed(void *broker, const struct nd_topic *before,
                              const struct nd_topic *after);
 /* The ownership latch (C2): from now on this node knows what it owns. Before it, produce is

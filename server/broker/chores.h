@@ -8,7 +8,8 @@
 
 #include "server/broker/partition.h"
 
-/* A setting in nanoseconds; one that is too long for them never ends, and can be added to a time. */
+/* A setting in nanoseconds; one that is too long for them never ends, and can be added to a time.
+ */
 static inline uint64_t nd_ms_to_ns(uint64_t ms)
 {
     return ms < UINT64_MAX / 4000000 ? ms * 1000000 : UINT64_MAX / 4;

@@ -21,7 +21,7 @@ struct node_options {
     uint32_t flush_bytes, flush_age_ms;
     uint64_t wal_keep_bytes;
     uint32_t segment_bytes; /* NODE_SEGMENT */
-    uint32_t look_ms; /* 0: neither retention nor eviction */
+    uint32_t look_ms;       /* 0: neither retention nor eviction */
     uint64_t idle_eviction_ms, cold_walk_ms;
     size_t recovery_tail_bytes; /* of tails while replaying; 0: tail_memory_bytes */
     bool hold_latch;            /* node_open leaves the ownership latch open */
