@@ -1,0 +1,186 @@
+/* cluster/inspect: Raft's files and ours, whole and damaged; no bytes bring it down. */
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/base/alloc.h"
+#include "storage/base/codec.h"
+
+#include "cluster/command.h"
+#include "cluster/identity.h"
+#include "cluster/inspect.h"
+#include "tests/support/nd_rand.h"
+#include "tests/support/nd_test.h"
+#include "tests/support/sim_env.h"
+
+enum { TEXT_SIZE = 1 << 16, TRIES = 400, BYTES_MAX = 300 };
+
+static void keep_line(void *arg, const char *line, size_t size)
+{
+    char *text = arg;
+    size_t used = strlen(text);
+
+    assert_true(size > 0 && line[size - 1] == '\n');
+    if (used + size < TEXT_SIZE) {
+        memcpy(text + used, line, size);
+        text[used + size] = '\0';
+    }
+}
+
+static enum nd_err show(struct sim_env *sim, const char *path, char text[TEXT_SIZE],
+                        uint64_t *damages)
+{
+    struct nd_report report;
+    struct nd_errmsg msg = {{0}};
+
+    text[0] = '\0';
+    nd_report_init(&report, false, keep_line, text);
+    enum nd_err err = nd_inspect_file(sim_env_get(sim), path, &report, damages, &msg);
+    nd_report_release(&report);
+    return err;
+}
+
+static uint32_t raft_crc(const uint8_t *data, size_t size)
+{
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < size; i++) {
+        crc ^= (uint32_t)data[i] << 24;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc >> 31 != 0 ? (crc << 1) ^ 0x04c11db7 : crc << 1;
+        }
+    }
+    return crc;
+}
+
+/* A closed segment of one command, as Raft's library writes it. */
+static void segment_put(struct nd_buf *out)
+{
+    struct nd_command command = {.proposer = 7,
+                                 .sequence = 1,
+                                 .open_from = 1,
+                                 .kind = ND_COMMAND_TOPIC_DELETE,
+                                 .topic_delete = "orders"};
+    struct nd_buf entry;
+
+    nd_buf_init(&entry, 4096);
+    nd_command_put(&entry, &command);
+    nd_buf_put_u64(out, 1);
+    size_t batch = out->size;
+    nd_buf_put_u64(out, 0);
+    nd_buf_put_u64(out, 1);
+    nd_buf_put_u64(out, 3); /* term */
+    nd_buf_put_u32(out, 1); /* a command */
+    nd_buf_put_u32(out, (uint32_t)entry.size);
+    nd_buf_put_slice(out, nd_buf_slice(&entry));
+    assert_false(nd_buf_failed(out));
+    nd_put_u32(out->data + batch, raft_crc(out->data + batch + 8, 24));
+    nd_put_u32(out->data + batch + 4, raft_crc(entry.data, entry.size));
+    nd_buf_release(&entry);
+}
+
+static void file_put(struct sim_env *sim, const char *path, struct nd_slice bytes)
+{
+    assert_int_equal(nd_env_replace_file(sim_env_get(sim), path, bytes, NULL), ND_OK);
+}
+
+static void inspect__shows_commands_and_finds_every_flipped_byte(void **state)
+{
+    static const char path[] = "0000000000000005-0000000000000005";
+    struct sim_env *sim = sim_env_new(1);
+    char *text = nd_xmalloc(TEXT_SIZE);
+    struct nd_buf segment;
+    uint64_t damages;
+    (void)state;
+
+    nd_buf_init(&segment, 4096);
+    segment_put(&segment);
+    file_put(sim, path, nd_buf_slice(&segment));
+    assert_int_equal(show(sim, path, text, &damages), ND_OK);
+    assert_true(damages == 0);
+    assert_non_null(strstr(text, "index=5 term=3 type=command"));
+    assert_non_null(strstr(text, "command=topic-delete"));
+    assert_non_null(strstr(text, "topic=orders"));
+    for (size_t i = 0; i < segment.size; i++) {
+        segment.data[i] ^= 0x10;
+        file_put(sim, path, nd_buf_slice(&segment));
+        segment.data[i] ^= 0x10;
+        assert_int_equal(show(sim, path, text, &damages), ND_OK);
+        assert_true(damages > 0);
+    }
+    nd_buf_release(&segment);
+    nd_free(text);
+    sim_env_free(sim);
+}
+
+static void inspect__survives_any_bytes(void **state)
+{
+    static const char *const names[] = {"0000000000000005-0000000000000007",
+                                        "open-1",
+                                        "metadata1",
+                                        "metadata2",
+                                        "snapshot-1-8-99",
+                                        "snapshot-1-8-99.meta",
+                                        "identity",
+                                        "view",
+                                        "other"};
+    struct sim_env *sim = sim_env_new(1);
+    char *text = nd_xmalloc(TEXT_SIZE);
+    uint64_t random = 5, damages;
+    uint8_t bytes[BYTES_MAX];
+    (void)state;
+
+    for (uint32_t i = 0; i < TRIES; i++) {
+        const char *name = names[nd_rand_below(&random, ND_ARRAY_SIZE(names))];
+        size_t size = (size_t)nd_rand_below(&random, BYTES_MAX);
+        bool sparse = nd_rand_below(&random, 2) == 0;
+        for (size_t k = 0; k < size; k++) {
+            bytes[k] = sparse && nd_rand_below(&random, 6) > 0 ? 0 : (uint8_t)nd_rand(&random);
+        }
+        if (size >= 8 && i % 2 == 0) {
+            nd_put_u64(bytes, 1);
+        }
+        file_put(sim, name, nd_slice_make(bytes, size));
+        enum nd_err err = show(sim, name, text, &damages);
+        assert_true(err == ND_OK || err == ND_ERR_UNSUPPORTED);
+    }
+    nd_free(text);
+    sim_env_free(sim);
+}
+
+static void inspect__of_a_lost_term_is_damage(void **state)
+{
+    struct sim_env *sim = sim_env_new(1);
+    const struct nd_env *env = sim_env_get(sim);
+    char *text = nd_xmalloc(TEXT_SIZE);
+    struct nd_identity identity = nd_identity_draw(env);
+    struct nd_inspect_result result;
+    struct nd_report report;
+    struct nd_state topics;
+    struct nd_errmsg msg = {{0}};
+    (void)state;
+
+    text[0] = '\0';
+    identity.bootstrapped = true;
+    assert_int_equal(nd_env_mkdirs(env, "data/metastore", &msg), ND_OK);
+    assert_int_equal(nd_identity_store(env, "data/metastore/identity", &identity, &msg), ND_OK);
+    nd_state_init(&topics);
+    nd_report_init(&report, false, keep_line, text);
+    assert_int_equal(nd_inspect_metadata(env, "data", &report, &topics, &result, &msg), ND_OK);
+    assert_true(result.damages == 1);
+    assert_non_null(strstr(text, "no file with a term"));
+    nd_report_release(&report);
+    nd_state_release(&topics);
+    nd_free(text);
+    sim_env_free(sim);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inspect__shows_commands_and_finds_every_flipped_byte),
+        cmocka_unit_test(inspect__survives_any_bytes),
+        cmocka_unit_test(inspect__of_a_lost_term_is_damage),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
