@@ -415,6 +415,65 @@ static void threads__eviction_at_every_rest_loses_nothing(void **state)
     }
 }
 
+struct replay {
+    struct nd_replay request;
+    enum nd_err err;
+};
+
+static void replayed(struct nd_replay *request, enum nd_err err,
+                     const struct nd_delivery *deliveries, uint32_t deliveries_count)
+{
+    struct replay *replay = ND_CONTAINER_OF(request, struct replay, request);
+    struct real *real = request->data;
+
+    (void)deliveries;
+    (void)deliveries_count;
+    replay->err = err;
+    count(real, &real->polled, 1);
+}
+
+/* Reads go on while the segments below them are removed: each gets a record or learns that it is
+ * gone (I-42, I-44). */
+static void threads__retention_removes_beside_readers(void **state)
+{
+    struct real *real = *state;
+    struct nd_topic *topic = nd_topic_new(2);
+    uint32_t answered = 0, gone = 0;
+
+    real_close(real);
+    real->restless = true;
+    memcpy(topic->name, real->topics[0]->name, sizeof topic->name);
+    topic->incarnation = real->topics[0]->incarnation;
+    topic->version = 2;
+    topic->retention_ms = 50;
+    topic->visibility_timeout_ms = 60000;
+    topic->max_in_flight = topic->max_acked_ahead = 10000;
+    topic->owners[0] = topic->owners[1] = MEMBER;
+    nd_topic_unref(real->topics[0]);
+    real->topics[0] = topic;
+    real_open(real);
+    for (uint32_t i = 0; i < 400; i++) {
+        produce_one(real, i * 2 * TOPICS); /* partition 0 of it */
+    }
+    assert_true(wait_for(real, &real->produced, 400));
+    uint64_t deadline_ns = real->env->mono_ns(real->env->impl) + patience_ns;
+    for (uint64_t offset = 0; gone < 400; offset = (offset + 7) % 400) {
+        struct replay replay = {.request = {.topic = nd_topic_ref(topic),
+                                            .offset = offset,
+                                            .messages_max = 1,
+                                            .done = replayed,
+                                            .data = real}};
+        nd_broker_replay(real->broker, &replay.request);
+        assert_true(wait_for(real, &real->polled, ++answered));
+        assert_true(replay.err == ND_OK || replay.err == ND_ERR_GONE);
+        gone = replay.err == ND_ERR_GONE ? gone + 1 : 0; /* all of them, in a row */
+        assert_true(real->env->mono_ns(real->env->impl) < deadline_ns);
+    }
+    produce_one(real, 0); /* the partition lives on */
+    assert_true(wait_for(real, &real->produced, 401));
+    assert_int_equal(real->failed, 0);
+}
+
 static void threads__restart_gives_back_what_was_not_acked(void **state)
 {
     struct real *real = *state;
@@ -471,6 +530,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(threads__every_message_is_delivered_and_acked_once),
         T(threads__eviction_at_every_rest_loses_nothing),
+        T(threads__retention_removes_beside_readers),
         T(threads__restart_gives_back_what_was_not_acked),
         T(threads__cancel_races_with_the_answer),
     };
