@@ -382,7 +382,7 @@ static void on_lone_produced(void *data, const struct nd_rpc_status *status, con
     struct sub_run *run = data;
 
     (void)reply;
-    if (status->code != NARAD_OK) {
+    if (status->code != NARAD_OK && !run->closed) { /* closed: its end cancels what is under way */
         bench_error(run->bench, status->text);
     }
 }

@@ -1,9 +1,12 @@
 #!/usr/bin/python3
 """narad bench: every mode runs, and reports what it should. How fast is not asked here."""
 
+import json
+import signal
+import subprocess
 import unittest
 
-from command import Case
+from command import PATIENCE, Case, wait_until
 
 MEMBERS = {"mode": str, "in_flight": int, "batch": int, "payload": int, "count": int, "per_s": float,
            "mb_s": float, "p50_us": float, "p99_us": float, "errors": int}
@@ -44,6 +47,19 @@ class Bench(Case):
         report = self.bench("consume-unary", "--topic", "unary", "--payload", "100")
         self.assertEqual(report["payload"], 100)
         self.bench("consume-stream", "--topic", "stream")
+
+    def test_an_end_with_a_message_under_way_is_no_error(self):
+        process = self.open("bench", "latency", "--seconds", "3", "--topic", "cut", "--json",
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: self.command("topics", "get", "cut").status == 0 and self.count("cut") > 0,
+                   "the bench is at work")
+        self.node.process.send_signal(signal.SIGSTOP)  # what is under way stays so
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            self.node.process.send_signal(signal.SIGCONT)
+        self.assertEqual((process.returncode, err), (0, b""))
+        self.assertEqual(json.loads(out)["errors"], 0)
 
     def test_disk_asks_no_node(self):
         report = self.bench("disk", "--dir", self.scratch, "--server", "unix:/nowhere")

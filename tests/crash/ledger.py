@@ -3,6 +3,10 @@
 P1, P3  a confirmed produce is delivered until it is acked
 P2      an acked record never comes back
         nothing is delivered that was not sent, and no record has two places
+
+A message may lie in a client's hands for seconds before it is looked at, and its lease may end meanwhile and
+another client settle it. So P2 is judged by what was asked when: a poll that began after the ack was answered
+must not bring the record, and no second ack of it may be answered with OK.
 """
 
 import threading
@@ -13,7 +17,8 @@ class Ledger:
         self.lock = threading.Lock()
         self.sent = set()        # before the call: may exist
         self.confirmed = {}      # name -> (partition, offset): must exist
-        self.acked = {}          # name -> (partition, offset): must never be seen again
+        self.acked = {}          # name -> when it was answered: must never be seen again
+        self.ticks = 0           # orders what happens
         self.acks_open = set()   # ack sent, outcome unknown: either is right
         self.delivered = {}      # name -> (partition, offset)
         self.deliveries = 0
@@ -21,6 +26,11 @@ class Ledger:
 
     def problem(self, text):
         self.problems.append(text)
+
+    def now(self):
+        with self.lock:
+            self.ticks += 1
+            return self.ticks
 
     def sending(self, names):
         with self.lock:
@@ -33,12 +43,13 @@ class Ledger:
             if seen is not None and seen != place:
                 self.problem(f"{name} was confirmed at {place} and delivered from {seen}")
 
-    def deliver(self, name, place):
+    def deliver(self, name, place, asked):
+        """`asked`: now() before the poll that brought it; 0 when nobody can tell."""
         with self.lock:
             self.deliveries += 1
             if name not in self.sent:
                 self.problem(f"{name} at {place} was never sent")
-            if name in self.acked:
+            if self.acked.get(name, asked) < asked:
                 self.problem(f"{name} at {place} came back after its ack")
             if self.delivered.setdefault(name, place) != place:
                 self.problem(f"{name} is at {place} and at {self.delivered[name]}")
@@ -52,7 +63,14 @@ class Ledger:
     def ack(self, name, place):
         with self.lock:
             self.acks_open.discard(name)
-            self.acked[name] = place
+            if name in self.acked:
+                self.problem(f"{name} at {place} was acked twice")
+            self.ticks += 1
+            self.acked[name] = self.ticks
+
+    def says_enough(self):
+        with self.lock:
+            return len(self.confirmed) >= 100 and len(self.acked) > 0
 
     def missing(self):
         """Confirmed, never settled (or perhaps settled), and never seen."""

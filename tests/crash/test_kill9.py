@@ -3,6 +3,8 @@
 every death; then all that is left is drained and the ledger is checked.
 
     test_kill9.py [--kills 16] [--seconds 60] [--seed 1]
+
+After so many seconds a slow machine may stop short of all kills, but not of a few.
 """
 
 import argparse
@@ -14,12 +16,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
-from nodes import Node, Outgoing, broker_pb2, grpc, types_pb2  # noqa: E402
+from nodes import Node, Outgoing, broker_pb2, grpc, types_pb2, wait_until  # noqa: E402
 from ledger import Ledger  # noqa: E402
 
 TOPIC = "ledger"
 VISIBILITY_MS = 1500
 FEW_KILLS = 10  # on a machine so slow that more do not fit into the time
+DRAIN_SECONDS = 300
 
 
 def name_of(payload):
@@ -101,11 +104,12 @@ class StreamProducer(Worker):
 
 class UnaryConsumer(Worker):
     def turn(self, node):
+        asked = self.ledger.now()
         messages = node.consume(TOPIC, most=self.dice.choice((1, 20)), wait_ms=200)
         places = {}
         for m in messages:
             places[m.receipt_handle] = (name_of(m.payload), (m.partition, m.offset))
-            self.ledger.deliver(*places[m.receipt_handle])
+            self.ledger.deliver(*places[m.receipt_handle], asked)
         kept = [h for h in places if self.dice.random() < 0.9]
         if not kept:
             return
@@ -130,7 +134,7 @@ class Subscriber(Worker):
                 settles = []
                 for m in response.messages:
                     settling.append((name_of(m.payload), (m.partition, m.offset)))
-                    self.ledger.deliver(*settling[-1])
+                    self.ledger.deliver(*settling[-1], 0)
                     settles.append(broker_pb2.Settle(receipt_handle=m.receipt_handle))
                 if settles:
                     self.ledger.acking([name_of(m.payload) for m in response.messages])
@@ -170,7 +174,7 @@ class Kill9:
         deadline = time.monotonic() + self.options.seconds
         pause = threading.Event()
         done = 0
-        while done < self.options.kills and time.monotonic() < deadline:
+        while done < self.options.kills and (time.monotonic() < deadline or done < FEW_KILLS):
             pause.wait(dice.uniform(0.05, 1.2))
             self.set_alive(False)
             self.node.kill()
@@ -195,13 +199,14 @@ class Kill9:
     def drain(self):
         """Until nothing is left and nothing is leased: leases of the dead are over by then."""
         node = self.node
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
+            asked = self.ledger.now()
             messages = node.consume(TOPIC, most=1000, wait_ms=VISIBILITY_MS + 500)
             if not messages and node.in_flight(TOPIC) == 0:
                 return
             for m in messages:
-                self.ledger.deliver(name_of(m.payload), (m.partition, m.offset))
+                self.ledger.deliver(name_of(m.payload), (m.partition, m.offset), asked)
             if messages:
                 for m, r in zip(messages, node.ack(TOPIC, *[m.receipt_handle for m in messages])):
                     if r.code == 0:
@@ -214,7 +219,7 @@ class Kill9:
         for partition in range(3):
             request = broker_pb2.ReplayRequest(topic=TOPIC, partition=partition)
             expected = 0
-            for response in self.node.broker.Replay(request, timeout=60):
+            for response in self.node.broker.Replay(request, timeout=DRAIN_SECONDS):
                 for m in response.messages:
                     if m.offset != expected:
                         self.ledger.problem(f"p{partition}: offset {m.offset} follows {expected - 1}")
@@ -237,9 +242,10 @@ class Kill9:
         for worker in workers:
             worker.start()
         kills = self.kills()
+        wait_until(self.ledger.says_enough, "enough is confirmed and acked", DRAIN_SECONDS)
         self.stopping.set()
         for worker in workers:
-            worker.join(timeout=60)
+            worker.join(timeout=DRAIN_SECONDS)
             if worker.is_alive() or worker.error:
                 self.ledger.problem(f"{type(worker).__name__} broke: {worker.error}")
         self.drain()
@@ -252,8 +258,6 @@ class Kill9:
         ledger = self.ledger
         print(f"kills={kills} sent={len(ledger.sent)} confirmed={len(ledger.confirmed)} "
               f"deliveries={ledger.deliveries} acked={len(ledger.acked)} problems={len(ledger.problems)}")
-        if kills < min(FEW_KILLS, self.options.kills) or len(ledger.confirmed) < 100 or not ledger.acked:
-            ledger.problem("too little happened to prove anything")
         return ledger.problems
 
 
