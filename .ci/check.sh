@@ -6,7 +6,8 @@
 #   release  gcc      every test
 #   dev      gcc      ASan + UBSan: unit, sim, integration
 #   tsan     gcc      ThreadSanitizer: unit and sim, without those that link gRPC or try every byte
-#   clang    clang    compiled without a warning; thread-safety annotations checked
+#   fuzz     clang    compiled without a warning, thread-safety annotations checked; libFuzzer with ASan + UBSan:
+#                     the kept inputs, then a fixed number of new ones
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,7 +52,8 @@ build dev
 tests dev -L '^(unit|sim|integration)$'
 build tsan
 tests tsan -L '^(unit|sim)$' -LE '^(grpc|one_thread)$'
-build clang
+build fuzz
+tests fuzz -L '^fuzz$'
 
 echo "check: $((SECONDS - started)) s in all; logs are in $logs"
 python3 .ci/count.py "$logs"/*.xml && [ ! -e "$logs/failed" ]

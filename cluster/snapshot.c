@@ -10,6 +10,9 @@
 
 enum { MAGIC = 0x534D444E /* "NDMS" */, FORMAT = 1, HEADER_SIZE = 24, CRC_AT = 16, ALIGNMENT = 8 };
 
+/* No state comes near it; from there on versions would begin again. */
+#define COUNT_MAX (UINT64_MAX / 2)
+
 #define OUTCOME_IS_FROZEN(name)                                                                    \
     _Static_assert((int)ND_##name == (int)NARAD__CLUSTER__V1__OUTCOME__##name, "frozen")
 OUTCOME_IS_FROZEN(OUTCOME_OK);
@@ -304,6 +307,9 @@ static enum nd_err message_get(struct nd_state *state, const PB(Snapshot) * mess
 {
     if (message->base.n_unknown_fields != 0) {
         return ND_ERR_UNSUPPORTED;
+    }
+    if (ND_MAX(message->commands, message->changes) > COUNT_MAX) {
+        return ND_ERR_CORRUPT;
     }
     state->applied_index = message->applied_index;
     state->commands = message->commands;

@@ -351,8 +351,9 @@ static enum nd_err records_get(struct nd_reader *in, uint32_t topic_size, struct
     }
     out->records = nd_read_slice(in, nd_reader_left(in));
     uint64_t sequences = out->sequence_last - out->sequence + 1;
-    if (out->count == 0 || (out->type != ND_WAL_RESTATED && sequences != out->count) ||
-        out->base_offset >= UINT64_MAX - out->count ||
+    bool is_restated = out->type == ND_WAL_RESTATED;
+    if (out->count == 0 || (!is_restated && sequences != out->count) ||
+        (is_restated && out->origin_member == 0) || out->base_offset >= UINT64_MAX - out->count ||
         out->origin_sequence >= UINT64_MAX - out->count) {
         return ND_ERR_CORRUPT;
     }

@@ -79,7 +79,7 @@ static bool next_field(struct walk *w, struct field *out)
 
 static struct walk walk_begin(struct nd_slice in)
 {
-    return (struct walk){in.data, in.data + in.size, false};
+    return (struct walk){in.data, in.size == 0 ? in.data : in.data + in.size, false};
 }
 
 /* How often `number` occurs; SIZE_MAX: not a message. */
