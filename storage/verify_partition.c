@@ -184,8 +184,11 @@ static void end_check(struct walk *walk, const struct nd_segment_scan *scan)
     } else if (scan->torn && !walk->passed &&
                !(is_last && c->has_positions && end < c->positions->flushed_offset)) {
         verify_note(c->v, walk->path, scan->end,
-                    is_last ? "bytes behind the last frame: never verified, the log has them"
-                            : "bytes behind the last frame: the next segment goes on");
+                    !is_last           ? "bytes behind the last frame: the next segment goes on"
+                    : !c->v->log_whole ? "bytes behind the last frame: damaged, or never "
+                                         "verified; the log does not say which"
+                                       : "bytes behind the last frame: never verified, the log "
+                                         "has them");
     }
 }
 

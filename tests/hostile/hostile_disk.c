@@ -25,6 +25,7 @@
 
 #include "storage/base/alloc.h"
 
+#include "storage/dump.h"
 #include "storage/layout.h"
 #include "storage/verify.h"
 #include "tests/hostile/store.h"
@@ -143,7 +144,7 @@ static void record_check(struct trial *t, uint32_t topic, const struct node_deli
     }
 }
 
-/* Every record by replay, which says GONE for one that it cannot read. */
+/* Every record by replay, which says CORRUPT for one that it cannot read. */
 static void stored_check(struct trial *t, uint32_t topic, bool seen[STORE_MESSAGES_MAX])
 {
     uint64_t offset = 0;
@@ -154,14 +155,15 @@ static void stored_check(struct trial *t, uint32_t topic, bool seen[STORE_MESSAG
             record_check(t, topic, &replay->list[i]);
             seen[replay->list[i].offset % STORE_MESSAGES_MAX] = true;
         }
-        more = replay->err == ND_OK ? replay->count > 0 : replay->err == ND_ERR_GONE;
-        if (replay->err != ND_OK && replay->err != ND_ERR_GONE) {
+        bool unreadable = replay->err == ND_ERR_CORRUPT;
+        more = replay->err == ND_OK ? replay->count > 0 : unreadable;
+        if (replay->err != ND_OK && !unreadable) {
             t->unavailable = true;
             if (!may_be_unavailable(t, topic)) {
                 problem(t, "topic %u cannot be read: %s", topic, nd_err_name(replay->err));
             }
         }
-        offset = replay->err == ND_ERR_GONE ? offset + 1 : replay->request.offset;
+        offset = unreadable ? offset + 1 : replay->request.offset;
         nd_free(replay);
     }
     for (uint64_t i = 0; i < t->store->counts[topic] && !t->unavailable; i++) {
@@ -263,6 +265,30 @@ static void verify(struct trial *t)
     t->counts->found += result.damages > 0;
 }
 
+static void nothing_write(void *arg, const char *line, size_t size)
+{
+    (void)arg;
+    (void)line;
+    (void)size;
+}
+
+/* The file that was hit can be shown whatever it holds. */
+static void dump(struct trial *t)
+{
+    struct nd_report report;
+    struct nd_errmsg msg = {{0}};
+    uint64_t damages, before = sim_env_changes(t->sim);
+    struct nd_dump_options options = {
+        .env = sim_env_get(t->sim), .path = t->hit->path, .report = &report, .records = true};
+
+    nd_report_init(&report, true, nothing_write, NULL);
+    enum nd_err err = nd_dump_file(&options, &damages, &msg);
+    nd_report_release(&report);
+    if (err != ND_OK || sim_env_changes(t->sim) != before) {
+        problem(t, "dump fails or changes something: %s: %s", nd_err_name(err), msg.text);
+    }
+}
+
 static enum nd_err trial_start(struct trial *t, struct nd_errmsg *msg)
 {
     const uint8_t store_id = 0x5a;
@@ -346,6 +372,7 @@ static bool trial_run(struct trial *t)
     image_put(t->image, t->sim);
     store_node_init(&t->node, t->sim);
     verify(t);
+    dump(t);
     enum nd_err err = trial_start(t, &msg);
     if (err != ND_OK) {
         refusal_check(t, &msg, err);

@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+"""Damage at rest under the real process, sampled: bits of every file flipped, files cut and zeroed, Raft's among
+them. Each time the directory is checked with `narad verify`, the file shown with `narad dump`, and a node started.
+
+Either it starts: then nothing is lost but records of the segment that was hit (or of the last group of the log), and
+what comes is what was sent. Or it refuses and names the file, and verify has found the damage.
+
+    test_real_disk.py [samples a file]
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "integration"))
+
+import grpc  # noqa: E402
+from nodes import NARAD, PATIENCE, Node, admin_pb2, environment, wait_until  # noqa: E402
+
+SAMPLES = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+TOPICS = ["orders", "clicks"]
+CONFIG = {"storage": {"wal_file_bytes": 1 << 20},
+          "cluster": {"raft_snapshot_threshold": 8, "raft_trailing_logs": 4}}
+
+
+class Sample(Node):
+    """A node that may refuse to start: `refused` has its log then."""
+
+    refused = None
+
+    def wait_ready(self):
+        wait_until(lambda: self.process.poll() is not None or os.path.exists(self.path("ready.json")),
+                   "the node is ready or ends")
+        if self.process.poll() is not None:
+            self.refused = self.log()
+            return "127.0.0.1:1"
+        return super().wait_ready()
+
+
+def write_config(directory):
+    path = os.path.join(directory, "narad.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(CONFIG, file)
+    return ["--config", path]
+
+
+def make_store(directory):
+    """Topics through a snapshot of Raft, records in segments and in the log, acks. Returns what must be kept."""
+    flags = write_config(directory)
+    with Node(directory, flags=flags) as node:
+        for topic in TOPICS + [f"other-{i}" for i in range(10)]:
+            node.create(topic)
+        for topic in TOPICS:
+            for i in range(40):
+                node.produce(topic, b"%s-%d-" % (topic.encode(), i) + b"x" * 300)
+        node.stop()
+        node.start()
+        left = {}
+        for topic in TOPICS:
+            taken = node.consume(topic, most=10)
+            node.ack(topic, *[m.receipt_handle for m in taken])
+            acked = {m.payload for m in taken}
+            left[topic] = {b"%s-%d-" % (topic.encode(), i) + b"x" * 300 for i in range(40)} - acked
+            for i in range(40, 50):
+                payload = b"%s-%d-" % (topic.encode(), i)
+                node.produce(topic, payload)
+                left[topic].add(payload)
+        node.kill()
+    return left
+
+
+def files_of(data):
+    found = []
+    for directory, _, names in os.walk(data):
+        for name in names:
+            path = os.path.join(directory, name)
+            if os.path.isfile(path) and os.path.getsize(path) > 0 and not name.endswith(".spare"):
+                found.append(os.path.relpath(path, data))
+    return sorted(found)
+
+
+def content_end(path):
+    with open(path, "rb") as file:
+        return len(file.read().rstrip(b"\0")) or 1
+
+
+def damages_of(path, dice):
+    """(what, function of the bytes) of one file."""
+    end = content_end(path)
+    for _ in range(SAMPLES * (2 if "/raft/" in path else 1)):
+        at, bit = dice.randrange(end), dice.randrange(8)
+        yield f"bit {bit} of byte {at} flipped", lambda b, at=at, bit=bit: (
+            b[:at] + bytes([b[at] ^ 1 << bit]) + b[at + 1:])
+    cut = dice.randrange(end)
+    yield f"cut at {cut}", lambda b: b[:cut]
+    yield "zeroed", lambda b: bytes(len(b))
+
+
+def run(*command):
+    return subprocess.run([NARAD, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                          timeout=PATIENCE * 4, env=environment())
+
+
+def check_tools(data, path, what):
+    """Verify's findings."""
+    checked = run("verify", data, "--json")
+    assert checked.returncode in (0, 1), (path, what, checked)
+    lines = [json.loads(line) for line in checked.stdout.splitlines()]
+    assert lines[-1]["kind"] == "summary", lines
+    damages = [line for line in lines if line["kind"] == "damage"]
+    assert (checked.returncode == 1) == bool(damages), (path, what, lines)
+    shown = run("dump", os.path.join(data, path), "--json", "--records")
+    assert shown.returncode in (0, 1), (path, what, shown)
+    for line in shown.stdout.splitlines():
+        json.loads(line)
+    return damages
+
+
+def check_started(node, left, path, what, damages, last_log):
+    topics = {t.name for t in node.admin.ListTopics(admin_pb2.ListTopicsRequest(), timeout=PATIENCE).topics}
+    assert topics >= set(TOPICS), (path, what, "topics are gone", topics)
+    lossy = False
+    for topic in TOPICS:
+        try:
+            taken = [m.payload for m in node.take_all(topic)]
+        except grpc.RpcError as error:
+            assert path.endswith("/state") and damages, (path, what, error)
+            continue
+        assert len(taken) == len(set(taken)), (path, what, "delivered twice")
+        assert set(taken) <= left[topic], (path, what, "wrong bytes, or acked", set(taken) - left[topic])
+        missing = left[topic] - set(taken)
+        lossy = lossy or bool(missing)
+        assert not missing or path.endswith(".log") or path == last_log, (path, what, missing)
+        node.produce(topic, b"alive")
+        assert [m.payload for m in node.take_all(topic)] == [b"alive"], (path, what)
+    assert not lossy or damages or path == last_log, (path, what, "lost, and verify finds nothing")
+
+
+def main():
+    dice = random.Random(7)
+    counts = {"started": 0, "refused": 0, "found": 0}
+    with tempfile.TemporaryDirectory(prefix="narad-hostile-") as top:
+        base = os.path.join(top, "base")
+        os.mkdir(base)
+        left = make_store(base)
+        data = os.path.join(base, "data")
+        files = files_of(data)
+        assert run("verify", data).returncode == 0, run("verify", data)
+        last_log = [f for f in files if f.endswith(".wal")][-1]
+        for path in files:
+            for what, change in damages_of(os.path.join(data, path), dice):
+                work = os.path.join(top, "work")
+                shutil.copytree(data, os.path.join(work, "data"), ignore=shutil.ignore_patterns("*.sock"))
+                target = os.path.join(work, "data", path)
+                with open(target, "rb") as file:
+                    before = file.read()
+                with open(target, "wb") as file:
+                    file.write(change(before))
+                damages = check_tools(os.path.join(work, "data"), path, what)
+                counts["found"] += bool(damages)
+                node = Sample(work, flags=write_config(work))
+                try:
+                    if node.refused is not None:
+                        counts["refused"] += 1
+                        assert os.path.basename(path) in node.refused, (path, what, node.refused)
+                        assert damages, (path, what, "refused, and verify finds nothing", node.refused)
+                    else:
+                        counts["started"] += 1
+                        check_started(node, left, path, what, damages, last_log)
+                finally:
+                    if node.process.poll() is None:
+                        node.kill()
+                shutil.rmtree(work)
+    print(f"{len(files)} files, {counts['started'] + counts['refused']} starts: {counts['refused']} refused, "
+          f"verify found {counts['found']}")
+    assert counts["refused"] > 0 and counts["found"] > 0
+
+
+if __name__ == "__main__":
+    main()
