@@ -54,5 +54,7 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=(sudo)
 fi
 export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"
+# A mirror that stumbles is asked again; another apt that runs is waited for.
+options=(-q -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600)
+"${as_root[@]}" apt-get "${options[@]}" update
+"${as_root[@]}" apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}"

@@ -15,7 +15,7 @@ command -v node > /dev/null && command -v npm > /dev/null || skip "no node and n
 mkdir -p "$modules"
 if ! cmp -s "$here/package-lock.json" "$modules/installed.json"; then
     cp "$here/package.json" "$here/package-lock.json" "$modules/"
-    (cd "$modules" && timeout 90 npm ci --ignore-scripts --no-audit --no-fund --fetch-retries 1 \
+    (cd "$modules" && timeout -k 10 90 npm ci --ignore-scripts --no-audit --no-fund --fetch-retries 1 \
         --fetch-timeout 20000) || skip "the modules cannot be installed"
     cp "$here/package-lock.json" "$modules/installed.json"
 fi
