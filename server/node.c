@@ -30,6 +30,7 @@ enum {
     FLUSH_AGE_MS = 60000,
     LOOK_MS = 60000, /* between two looks at an open partition: retention, eviction */
     WAL_SPARES = 2,
+    WAL_SPARES_EXTRA = 4,
     SYNC_ONE_BY_ONE_MAX = 8,
     COLD_READ_WORKERS = 2,
     CALLS_MAX = 131072,
@@ -161,6 +162,7 @@ static enum nd_err start_wal(struct nd_node *n, struct nd_errmsg *msg)
         .keep_bytes = n->settings->storage_wal_keep_bytes,
         .disk_reserve_bytes = n->settings->storage_disk_reserve_bytes,
         .spares = WAL_SPARES,
+        .spares_extra = WAL_SPARES_EXTRA,
         .log = n->options.log,
         .metrics = n->metrics,
     };

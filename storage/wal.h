@@ -153,6 +153,9 @@ struct nd_wal_options {
     uint64_t keep_bytes;         /* 128 MiB: what trim leaves */
     uint64_t disk_reserve_bytes; /* 64 MiB */
     uint32_t spares;             /* 2 */
+    /* Kept beyond them while the log is busy and the disk has plenty: files are then used again
+     * instead of removed and made anew, which would write every byte of the log twice. */
+    uint32_t spares_extra;
     bool must_exist; /* FORMAT says that this store has been opened before: no file is a loss */
     struct nd_log *log;
     struct nd_metrics *metrics;
@@ -229,7 +232,8 @@ bool nd_wal_trimmable(struct nd_wal *wal);
 /* After a CHECKPOINT was synced: remove or recycle files wholly below its replay_from, oldest
  * first, and keep the spares complete. @thread flusher */
 void nd_wal_trim(struct nd_wal *wal);
-/* Measure the free space again, make missing spares (W6). @thread flusher, once a second and when
+/* Measure the free space again, make missing spares (W6), remove those that a log at rest or a
+ * disk without plenty does not keep. @thread flusher, once a second and when
  * it met ENOSPC */
 void nd_wal_check_space(struct nd_wal *wal);
 /* How many partitions have a tail: each may need a block and an inode more. 0 at first. @thread any

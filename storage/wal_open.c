@@ -88,7 +88,7 @@ static enum nd_err spares_adopt(struct nd_wal *wal, const struct nd_wal_names *n
         nd_wal_spare_path(path, wal->options.dir, names->spares[i]);
         enum nd_err err = env->stat(env->impl, path, &stat, msg);
         if (err == ND_OK && stat.size == wal->options.file_bytes &&
-            wal->spares_count < wal->options.spares) {
+            wal->spares_count < wal->options.spares + wal->options.spares_extra) {
             nd_wal_spare_add(wal, names->spares[i]);
         } else if (err == ND_OK) {
             err = env->unlink(env->impl, path, msg);

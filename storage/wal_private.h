@@ -55,6 +55,7 @@ struct nd_wal {
     uint32_t tails;                   /* partitions with a tail */
     uint64_t groups, syncs, bytes_written;
     bool failed, disk_full;
+    bool tight;              /* the disk has no room for more spares than needed */
     bool sleeping, stopping; /* of the thread */
 
     /* @thread wal */
@@ -74,8 +75,13 @@ struct nd_wal {
 /* Start a new active file that begins at `first` (W3). The old one was synced, or has failed and is
  * closed. @thread wal, opener */
 ND_CHECKED enum nd_err nd_wal_start_file(struct nd_wal *wal, uint64_t first, struct nd_errmsg *msg);
+/* Is another file worth keeping as a spare? @locks wal->lock */
+bool nd_wal_spare_wanted_locked(const struct nd_wal *wal) ND_REQUIRES(wal->lock);
 /* Make spares until there are enough. @thread flusher, opener */
 ND_CHECKED enum nd_err nd_wal_fill_spares(struct nd_wal *wal, struct nd_errmsg *msg);
+/* Remove one spare that is not needed; false: there is none, or it could not be removed.
+ * @thread flusher */
+bool nd_wal_drop_spare(struct nd_wal *wal);
 void nd_wal_spare_add(struct nd_wal *wal, uint64_t number);
 void nd_wal_file_add(struct nd_wal *wal, uint64_t first_sequence, uint64_t bytes, uint64_t used);
 /* Lowest sequence that any stager needs; UINT64_MAX: none. @locks wal->lock */

@@ -77,6 +77,39 @@ enum nd_err nd_wal_fill_spares(struct nd_wal *wal, struct nd_errmsg *msg)
     return err;
 }
 
+bool nd_wal_spare_wanted_locked(const struct nd_wal *wal)
+{
+    uint32_t extra = wal->tight ? 0 : wal->options.spares_extra;
+
+    return wal->spares_count < wal->options.spares + extra;
+}
+
+bool nd_wal_drop_spare(struct nd_wal *wal)
+{
+    char path[ND_WAL_PATH_SIZE];
+    struct nd_errmsg msg = {{0}};
+    struct nd_list *link = NULL;
+
+    nd_mutex_lock(&wal->lock);
+    if (wal->spares_count > wal->options.spares) {
+        link = nd_list_pop(&wal->spares);
+        wal->spares_count -= 1;
+    }
+    nd_mutex_unlock(&wal->lock);
+    if (link == NULL) {
+        return false;
+    }
+    struct nd_wal_spare *spare = ND_CONTAINER_OF(link, struct nd_wal_spare, link);
+    nd_wal_spare_path(path, wal->options.dir, spare->number);
+    enum nd_err err = wal->env->unlink(wal->env->impl, path, &msg);
+    if (err != ND_OK) { /* its name may be gone all the same: the next open adopts or removes it */
+        nd_log(wal->options.log, ND_LOG_WARN, "wal", "spare not removed", "reason=\"%s\"",
+               msg.text);
+    }
+    nd_free(spare);
+    return err == ND_OK;
+}
+
 /* Take a spare, making one when there is none: W6 keeps some, so that is the exception. */
 static enum nd_err spare_take(struct nd_wal *wal, struct nd_wal_spare **out, struct nd_errmsg *msg)
 {

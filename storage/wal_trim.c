@@ -42,8 +42,11 @@ void nd_wal_judge_space_locked(struct nd_wal *wal)
 {
     uint64_t need = unflushed_locked(wal) + wal->options.disk_reserve_bytes +
                     SPACE_FILES * wal->options.file_bytes + (uint64_t)wal->tails * ND_WAL_BLOCK;
+    uint64_t extra = (uint64_t)wal->options.spares_extra * wal->options.file_bytes;
     bool full = wal->bytes_free < need || wal->inodes_free < INODES_RESERVE + (uint64_t)wal->tails;
 
+    /* Much more is plenty than is tight, or the files that go would make it plenty. */
+    wal->tight = wal->bytes_free < need + (wal->tight ? 4 * extra : extra);
     if (full != wal->disk_full) {
         wal->disk_full = full;
         nd_series_set(wal->metric_disk_full, full);
@@ -54,14 +57,16 @@ void nd_wal_judge_space_locked(struct nd_wal *wal)
     }
 }
 
-void nd_wal_check_space(struct nd_wal *wal)
+static bool idle_locked(const struct nd_wal *wal, uint64_t now_ns) ND_REQUIRES(wal->lock)
+{
+    return now_ns >= wal->entries_ns + idle_ns;
+}
+
+static void room_measure(struct nd_wal *wal)
 {
     struct nd_errmsg msg = {{0}};
     struct nd_disk_space space;
 
-    if (nd_wal_fill_spares(wal, &msg) != ND_OK) {
-        nd_log(wal->options.log, ND_LOG_WARN, "wal", "spare not made", "reason=\"%s\"", msg.text);
-    }
     if (wal->env->space(wal->env->impl, wal->options.dir, &space, &msg) != ND_OK) {
         nd_log(wal->options.log, ND_LOG_WARN, "wal", "free space unknown", "reason=\"%s\"",
                msg.text);
@@ -74,6 +79,27 @@ void nd_wal_check_space(struct nd_wal *wal)
     nd_mutex_unlock(&wal->lock);
 }
 
+void nd_wal_check_space(struct nd_wal *wal)
+{
+    struct nd_errmsg msg = {{0}};
+    uint64_t now_ns = wal->env->mono_ns(wal->env->impl);
+
+    if (nd_wal_fill_spares(wal, &msg) != ND_OK) {
+        nd_log(wal->options.log, ND_LOG_WARN, "wal", "spare not made", "reason=\"%s\"", msg.text);
+    }
+    room_measure(wal);
+    nd_mutex_lock(&wal->lock);
+    bool tight = wal->tight, idle = idle_locked(wal, now_ns);
+    nd_mutex_unlock(&wal->lock);
+    if (tight) {
+        while (nd_wal_drop_spare(wal)) {
+        }
+        room_measure(wal);
+    } else if (idle) {
+        (void)nd_wal_drop_spare(wal); /* one at a time: removing big files stalls syncs */
+    }
+}
+
 void nd_wal_set_tails(struct nd_wal *wal, uint32_t tails)
 {
     nd_mutex_lock(&wal->lock);
@@ -83,11 +109,6 @@ void nd_wal_set_tails(struct nd_wal *wal, uint32_t tails)
 }
 
 /* --- what stands in the way --- */
-
-static bool idle_locked(const struct nd_wal *wal, uint64_t now_ns) ND_REQUIRES(wal->lock)
-{
-    return now_ns >= wal->entries_ns + idle_ns;
-}
 
 /* The sequence below which everything goes when the newest closed files of `keep_bytes` stay. */
 static uint64_t below_locked(const struct nd_wal *wal, uint64_t keep_bytes) ND_REQUIRES(wal->lock)
@@ -160,8 +181,7 @@ static enum nd_err file_retire(struct nd_wal *wal, const struct nd_wal_file *fil
     enum nd_err err;
 
     nd_mutex_lock(&wal->lock);
-    bool recycle =
-        wal->spares_count < wal->options.spares && file->bytes == wal->options.file_bytes;
+    bool recycle = nd_wal_spare_wanted_locked(wal) && file->bytes == wal->options.file_bytes;
     uint64_t number = wal->spare_next;
     wal->spare_next += recycle;
     nd_mutex_unlock(&wal->lock);

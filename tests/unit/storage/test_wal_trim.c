@@ -173,6 +173,41 @@ static void wal_w7__an_idle_log_is_one_file_and_the_spares(void **state)
     assert_int_equal(world_stats(world).spares, 2);
 }
 
+/* A busy log writes no file twice: what trim frees is used again. At rest, or when the disk has no
+ * plenty, only the two that W6 asks for stay. */
+static void wal_w3__a_busy_log_uses_its_files_again(void **state)
+{
+    struct wal_world *world = *state;
+    uint64_t filled = 0; /* files made with zeros */
+
+    world_close(world);
+    world->options.spares_extra = 4;
+    assert_int_equal(world_open(world), ND_OK);
+    for (int round = 0; round < 8; round++) {
+        put_many(world, (uint32_t)round * 20, 20); /* two files each */
+        nd_wal_check_space(world->wal);            /* two spares again, before any is freed */
+        nd_wal_stager_needs(world->wal, &world->stager, world->sequence[round * 20 + 19]);
+        checkpoint(world);
+        nd_wal_trim(world->wal);
+        if (round == 3) {
+            filled = sim_env_calls(world->sim, SIM_ZERO_FILL);
+        }
+    }
+    assert_true(filled > 0);
+    assert_int_equal(sim_env_calls(world->sim, SIM_ZERO_FILL), filled);
+    assert_true(world_stats(world).spares > 2);
+
+    for (int i = 0; i < 4; i++) {
+        nd_wal_check_space(world->wal);
+    }
+    assert_true(world_stats(world).spares > 2); /* not at rest yet */
+    sim_env_advance_ms(world->sim, 60 * 1000);
+    for (int i = 0; i < 4; i++) {
+        nd_wal_check_space(world->wal);
+    }
+    assert_int_equal(world_stats(world).spares, 2);
+}
+
 /* Oldest first, the directory synced before the next: whatever fails, no hole is left. */
 static void wal_w7__a_failed_trim_leaves_no_hole_and_is_repeated(void **state)
 {
@@ -219,6 +254,7 @@ int main(void)
         CASE(wal_w7__trimmable_tells_whether_a_checkpoint_would_free_a_file),
         CASE(wal_w7__lift_below_keeps_the_log_at_its_size),
         CASE(wal_w7__an_idle_log_is_one_file_and_the_spares),
+        CASE(wal_w3__a_busy_log_uses_its_files_again),
         cmocka_unit_test(wal_w7__a_failed_trim_leaves_no_hole_and_is_repeated),
     };
     return cmocka_run_group_tests_name("wal_trim", tests, NULL, NULL);
