@@ -78,6 +78,8 @@ static void forget(struct nd_partition *partition)
            "topic=%s partition=%u", partition->id.topic, index);
     nd_series_add(shard->broker->meters.evicted, 1);
     nd_cold_closed(topic, goes_ms(partition));
+    nd_series_set(partition->meters.lag, (double)(partition->end - partition->leases.frontier));
+    nd_partition_meters_release(partition);
     nd_partition_free(partition);
     topic->partitions[index] = NULL;
     topic->touched = false; /* who wants all of them opens it again */

@@ -132,6 +132,35 @@ void nd_partition_meters_init(struct nd_partition *partition)
     meters->segments = nd_metrics_gauge(m, "segments", labels, "Segments of the partition.");
 }
 
+void nd_partition_meters_release(struct nd_partition *partition)
+{
+    struct nd_partition_meters *meters = &partition->meters;
+    struct nd_metrics *m = partition->topic->shard->broker->options.metrics;
+    char labels[LABELS_SIZE] = "", number[16];
+
+    if (partition->topic->meters->refs > 1) {
+        return;
+    }
+    snprintf(number, sizeof number, "%u", partition->id.partition);
+    nd_metrics_label(labels, sizeof labels, "topic", partition->id.topic);
+    nd_metrics_label(labels, sizeof labels, "partition", number);
+    struct nd_series *flushed = nd_metrics_counter(m, "storage_flush_bytes_total", labels,
+                                                   "Bytes of records handed to partition logs.");
+    struct nd_series *plain[] = {meters->produced,       meters->produced_bytes, meters->consumed,
+                                 meters->consumed_bytes, meters->in_flight,      meters->ahead,
+                                 meters->size_bytes,     meters->segments,       flushed};
+    struct nd_series *amiss[] = {meters->lag, meters->dropped, meters->corrupt_skipped};
+    for (size_t i = 0; i < ND_ARRAY_SIZE(plain); i++) {
+        nd_metrics_remove_series(m, plain[i]);
+    }
+    for (size_t i = 0; i < ND_ARRAY_SIZE(amiss) && m != NULL; i++) {
+        if (nd_series_value(amiss[i]) == 0) {
+            nd_metrics_remove_series(m, amiss[i]);
+        }
+    }
+    *meters = (struct nd_partition_meters){.lag = NULL};
+}
+
 static void partition_refresh(struct nd_partition *partition)
 {
     struct nd_partition_meters *meters = &partition->meters;

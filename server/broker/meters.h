@@ -41,6 +41,9 @@ void nd_topic_meters_put(struct nd_shard *shard, struct nd_topic_meters *meters)
 void nd_topic_meters_waited(struct nd_shard *shard, struct nd_topic_meters *meters,
                             enum nd_wait_outcome outcome, uint64_t ns);
 void nd_partition_meters_init(struct nd_partition *partition);
+/* The partition is forgotten: its series go, but for those that tell of something amiss (a lag,
+ * messages dropped or skipped). Not while another incarnation of the name uses them. */
+void nd_partition_meters_release(struct nd_partition *partition);
 /* Refresh the gauges of every partition that was touched since the last time. */
 void nd_meters_refresh(struct nd_shard *shard);
 

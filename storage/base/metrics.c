@@ -248,6 +248,17 @@ void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *valu
     nd_mutex_unlock(&m->lock);
 }
 
+void nd_metrics_remove_series(struct nd_metrics *m, struct nd_series *series)
+{
+    if (m == NULL || series == NULL) {
+        return;
+    }
+    nd_mutex_lock(&m->lock);
+    nd_list_remove(&series->group_link);
+    series_remove_locked(m, series);
+    nd_mutex_unlock(&m->lock);
+}
+
 static int series_compare(const void *a, const void *b)
 {
     const struct nd_series *const *left = a, *const *right = b;

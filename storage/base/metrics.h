@@ -28,6 +28,8 @@ struct nd_series *nd_metrics_histogram(struct nd_metrics *m, const char *name, c
                                        size_t buckets_count);
 /* Remove every series whose first label is `label="value"`; nobody may hold them any more. */
 void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *value);
+/* Remove one; nobody else may hold it. NULL passes. */
+void nd_metrics_remove_series(struct nd_metrics *m, struct nd_series *series);
 
 void nd_series_add(struct nd_series *series, uint64_t amount); /* counter, gauge */
 void nd_series_sub(struct nd_series *series, uint64_t amount); /* gauge */

@@ -240,6 +240,34 @@ static void metrics_text__tells_about_the_process(void **state)
     nd_metrics_free(m);
 }
 
+static void metrics_remove_series__takes_one_and_leaves_its_neighbours(void **state)
+{
+    struct nd_metrics *m = nd_metrics_new();
+    struct nd_buf buf;
+
+    (void)state;
+    nd_series_add(nd_metrics_counter(m, "c", "topic=\"a\",partition=\"0\"", "h"), 1);
+    nd_series_add(nd_metrics_counter(m, "c", "topic=\"a\",partition=\"1\"", "h"), 2);
+    nd_series_add(nd_metrics_counter(m, "c", "topic=\"b\",partition=\"0\"", "h"), 3);
+    nd_metrics_remove_series(m, nd_metrics_counter(m, "c", "topic=\"a\",partition=\"0\"", "h"));
+    nd_metrics_remove_series(m, NULL);
+    nd_metrics_remove_series(NULL, NULL);
+    const char *text = text_of(m, &buf);
+    assert_null(strstr(text, "topic=\"a\",partition=\"0\""));
+    assert_non_null(strstr(text, "narad_c{topic=\"a\",partition=\"1\"} 2\n"));
+    assert_non_null(strstr(text, "narad_c{topic=\"b\",partition=\"0\"} 3\n"));
+    nd_buf_release(&buf);
+    /* It starts anew, and goes with its group. */
+    assert_true(nd_series_value(nd_metrics_counter(m, "c", "topic=\"a\",partition=\"0\"", "h")) ==
+                0);
+    nd_metrics_remove(m, "topic", "a");
+    text = text_of(m, &buf);
+    assert_null(strstr(text, "topic=\"a\""));
+    assert_non_null(strstr(text, "topic=\"b\""));
+    nd_buf_release(&buf);
+    nd_metrics_free(m);
+}
+
 static void bump_main(void *arg)
 {
     struct nd_metrics *m = arg;
@@ -290,6 +318,7 @@ int main(void)
         cmocka_unit_test(metrics_label__escapes_and_joins),
         cmocka_unit_test(metrics_text__asks_collectors_first),
         cmocka_unit_test(metrics_text__tells_about_the_process),
+        cmocka_unit_test(metrics_remove_series__takes_one_and_leaves_its_neighbours),
         cmocka_unit_test(series__loses_nothing_between_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,40 @@ static void evict__spares_what_somebody_holds_or_waits_for(void **state)
     assert_true(evicted(node) == 7);
 }
 
+static bool has_metric(struct node *node, const char *line)
+{
+    struct nd_buf buf;
+
+    nd_buf_init(&buf, 1 << 20);
+    nd_metrics_text(node->metrics, &buf);
+    nd_buf_put_u8(&buf, 0);
+    bool found = strstr((const char *)buf.data, line) != NULL;
+    nd_buf_release(&buf);
+    return found;
+}
+
+/* Nothing of an idle partition costs memory, but a lag stays to be seen. */
+static void evict__takes_the_series_along_unless_they_tell_of_a_lag(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    uint32_t done = node_topic(node, "done", 1);
+    struct node_delivery delivery;
+
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    assert_int_equal(node_produce(node, done, 0, "m", NULL), ND_OK);
+    assert_true(node_take(node, done, 0, &delivery));
+    assert_int_equal(node_settle(node, done, &delivery, ND_SETTLE_ACK), ND_OK);
+    assert_true(has_metric(node, "topic=\"done\",partition=\"0\""));
+    node_advance(node, SETTLED_MS);
+    assert_true(evicted(node) == 2);
+    assert_false(has_metric(node, "topic=\"done\",partition=\"0\""));
+    assert_true(has_metric(node, "narad_consumer_lag_messages{topic=\"t\",partition=\"0\"} 1\n"));
+    assert_false(has_metric(node, "narad_messages_produced_total{topic=\"t\""));
+    assert_true(node_take(node, 0, 0, &delivery));
+    assert_true(has_metric(node, "narad_messages_consumed_total{topic=\"t\",partition=\"0\"} 1\n"));
+}
+
 static void evict__never_happens_when_it_is_off(void **state)
 {
     struct fixture *fixture = *state;
@@ -454,6 +488,7 @@ int main(void)
         T(evict__lets_the_log_go),
         T(evict__is_given_up_when_it_is_used_meanwhile),
         T(evict__spares_what_somebody_holds_or_waits_for),
+        T(evict__takes_the_series_along_unless_they_tell_of_a_lag),
         T(evict__never_happens_when_it_is_off),
         T(peek_does_not_stamp),
         T(stats__of_a_recovered_partition_count_its_segments),
