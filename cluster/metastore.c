@@ -202,7 +202,10 @@ static enum nd_err term_check(const struct nd_metastore *metastore, struct nd_er
     return err;
 }
 
-static enum nd_err raft_open(struct nd_metastore *metastore, struct nd_errmsg *msg)
+/* The view is written from what Raft had applied, so a log that ends before it has lost something.
+ */
+static enum nd_err raft_open(struct nd_metastore *metastore, uint64_t view_index,
+                             struct nd_errmsg *msg)
 {
     const struct nd_metastore_options *options = &metastore->options;
     const struct nd_raft_node_options raft_options = {
@@ -210,27 +213,17 @@ static enum nd_err raft_open(struct nd_metastore *metastore, struct nd_errmsg *m
         .member = metastore->identity.member,
         .address = metastore->address,
         .bootstrap = !metastore->identity.bootstrapped,
+        .reached_index = view_index,
         .snapshot_threshold = options->snapshot_threshold,
         .snapshot_trailing = options->trailing,
         .segment_bytes = options->segment_bytes,
+        .env = options->env,
+        .ballast_bytes = options->ballast_bytes,
+        .room_retry_ms = options->room_retry_ms,
         .machine = nd_metastore_machine(metastore),
     };
     enum nd_err err = term_check(metastore, msg);
     return err != ND_OK ? err : nd_raft_node_open(&metastore->node, &raft_options, msg);
-}
-
-/* The view is written from what Raft had applied, so a shorter log has lost something. */
-static enum nd_err log_check(const struct nd_metastore *metastore, uint64_t view_index,
-                             struct nd_errmsg *msg)
-{
-    const struct nd_raft_stats stats = nd_raft_node_stats(metastore->node);
-    if (stats.last_index < view_index) {
-        nd_errmsg_set(msg, "%s ends at entry %llu, but %s was made from entry %llu",
-                      metastore->raft_dir, (unsigned long long)stats.last_index,
-                      metastore->view_path, (unsigned long long)view_index);
-        return ND_ERR_CORRUPT;
-    }
-    return ND_OK;
 }
 
 static enum nd_err bootstrapped(struct nd_metastore *metastore, struct nd_errmsg *msg)
@@ -247,10 +240,7 @@ static enum nd_err bootstrapped(struct nd_metastore *metastore, struct nd_errmsg
 static enum nd_err view_publish(struct nd_metastore *metastore, const struct nd_state *view,
                                 struct nd_errmsg *msg)
 {
-    enum nd_err err = log_check(metastore, view->applied_index, msg);
-    if (err == ND_OK) {
-        err = bootstrapped(metastore, msg);
-    }
+    enum nd_err err = bootstrapped(metastore, msg);
     if (err == ND_OK) {
         nd_metastore_publish(metastore, view->table);
         nd_metastore_publish_members(metastore, view);
@@ -269,7 +259,7 @@ static enum nd_err parts_open(struct nd_metastore *metastore, struct nd_errmsg *
     nd_state_init(&view);
     err = nd_view_load(metastore->options.env, metastore->view_path, &view, msg);
     if (err == ND_OK || err == ND_ERR_NOT_FOUND) {
-        err = raft_open(metastore, msg);
+        err = raft_open(metastore, view.applied_index, msg);
     }
     if (err == ND_OK) {
         err = view_publish(metastore, &view, msg);

@@ -35,20 +35,24 @@ struct nd_metastore_options {
     uint32_t snapshot_threshold; /* 8192 entries */
     uint32_t trailing;           /* 10240 entries kept behind a snapshot */
     uint32_t segment_bytes;      /* Raft's segment files; 0: its default of 8 MiB */
+    uint64_t ballast_bytes;      /* given back when Raft meets a full disk (W6); 0: none */
+    uint32_t room_retry_ms;      /* how often a full disk is looked at again; 0: 2000 */
     uint32_t topic_partitions_max;
     struct nd_log *log;
     struct nd_metrics *metrics;
     nd_topic_changed_fn *topic_changed;
     void *topic_changed_arg;
-    /* The process must end: a failed append, an entry that cannot be applied. On
-     * the raft thread, after it was logged. NULL: a line on standard error and _exit(70). */
+    /* The process must end: an append that failed for another reason than a full disk, an entry
+     * that cannot be applied. On the raft thread, after it was logged. NULL: a line on standard
+     * error and _exit(70). */
     void (*fatal)(void *arg, const char *text);
     void *fatal_arg;
 };
 
 /* Loads `view`, opens Raft (a new data directory is bootstrapped with this one member), starts its
  * thread. Returns before it is caught up. topic_changed is called for every topic of the view
- * before it returns. CORRUPT, IO, NO_SPACE, UNSUPPORTED (format): refuse to start. */
+ * before it returns. CORRUPT, IO, NO_SPACE (names the directory and what it needs), UNSUPPORTED
+ * (format): refuse to start. */
 ND_CHECKED enum nd_err nd_metastore_open(struct nd_metastore **out,
                                          const struct nd_metastore_options *options,
                                          struct nd_errmsg *msg);
@@ -83,8 +87,8 @@ uint64_t nd_metastore_topic_count(struct nd_metastore *metastore);
 /* --- changes. @thread any --- */
 /* The outcome of a change: runs once, on the raft thread, after the state (and what topic_changed
  * told) is in place. `topic` (create, alter) is borrowed until return; NULL on error. Errors:
- * TOPIC_EXISTS, TOPIC_NOT_FOUND, INVALID_ARGUMENT (text says why), NOT_LEADER, UNAVAILABLE,
- * UNKNOWN_OUTCOME. */
+ * TOPIC_EXISTS, TOPIC_NOT_FOUND, INVALID_ARGUMENT (text says why), NO_SPACE (the disk is full and
+ * nothing was stored), NOT_LEADER, UNAVAILABLE, UNKNOWN_OUTCOME. */
 typedef void nd_change_done_fn(void *arg, enum nd_err err, const char *text,
                                const struct nd_topic *topic);
 

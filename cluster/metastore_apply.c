@@ -228,6 +228,27 @@ static void machine_tick(void *arg)
     nd_metastore_gauges_set(metastore);
 }
 
+static void machine_room(void *arg, enum nd_raft_room what, const char *text)
+{
+    struct nd_metastore *metastore = arg;
+    struct nd_log *log = metastore->options.log;
+
+    switch (what) {
+    case ND_ROOM_NONE:
+        nd_log(log, ND_LOG_ERROR, "metastore", "metadata changes are refused", "err=\"%s\"", text);
+        break;
+    case ND_ROOM_AGAIN:
+        nd_log(log, ND_LOG_INFO, "metastore", "metadata changes are taken again", "dir=%s", text);
+        break;
+    case ND_ROOM_BALLAST_GONE:
+        nd_log(log, ND_LOG_WARN, "metastore", "ballast given back to a full disk", "path=%s", text);
+        break;
+    case ND_ROOM_BALLAST_MADE:
+        nd_log(log, ND_LOG_INFO, "metastore", "ballast made", "path=%s", text);
+        break;
+    }
+}
+
 static void machine_fatal(void *arg, const char *text)
 {
     struct nd_metastore *metastore = arg;
@@ -245,6 +266,7 @@ struct nd_raft_machine nd_metastore_machine(struct nd_metastore *metastore)
         .elected = machine_elected,
         .deposed = machine_deposed,
         .tick = machine_tick,
+        .room = machine_room,
         .fatal = machine_fatal,
     };
 }

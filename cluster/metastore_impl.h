@@ -14,7 +14,7 @@ enum { ND_CHANGES_IN_FLIGHT_MAX = 512 };
 struct nd_metastore_gauges {
     struct nd_series *leader, *has_leader, *term, *last_index, *commit_index, *applied_index;
     struct nd_series *voters, *others, *topics, *caught_up, *snapshot_failures, *view_failures;
-    struct nd_series *snapshot_bytes;
+    struct nd_series *snapshot_bytes, *starved, *ballast;
 };
 
 struct nd_metastore {
@@ -40,6 +40,7 @@ struct nd_metastore {
     struct nd_list changes;      /* proposed, ascending by sequence */
     uint32_t changes_count;
     bool view_dirty, view_busy;
+    bool view_failing; /* the last write failed, and the log says so */
     uint64_t view_at_ns;
     struct nd_buf view_bytes; /* the worker's while view_busy */
 };

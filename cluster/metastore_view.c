@@ -4,6 +4,7 @@
 #include "cluster/view.h"
 
 #define VIEW_INTERVAL_NS ((uint64_t)500 * 1000 * 1000) /* with the tick of 250 ms: within 1 s */
+#define VIEW_RETRY_NS    ((uint64_t)5 * 1000 * 1000 * 1000) /* after a failed write */
 
 static void view_write(struct nd_metastore *metastore)
 {
@@ -16,6 +17,8 @@ static void view_write(struct nd_metastore *metastore)
     }
     if (err != ND_OK) {
         nd_series_add(metastore->gauges.view_failures, 1);
+    }
+    if (err != ND_OK && !metastore->view_failing) { /* one line for a full disk, not one a second */
         nd_log(metastore->options.log, ND_LOG_WARN, "metastore", "view not written", "err=\"%s\"",
                msg.text);
     }
@@ -32,7 +35,8 @@ static void view_written(void *arg)
 {
     struct nd_metastore *metastore = arg;
     metastore->view_busy = false;
-    if (metastore->view_bytes.failed) {
+    metastore->view_failing = metastore->view_bytes.failed;
+    if (metastore->view_failing) {
         metastore->view_dirty = true;
     }
 }
@@ -54,8 +58,9 @@ void nd_metastore_view_tick(struct nd_metastore *metastore)
 {
     const struct nd_env *env = metastore->options.env;
     uint64_t now_ns = env->mono_ns(env->impl);
+    uint64_t pause_ns = metastore->view_failing ? VIEW_RETRY_NS : VIEW_INTERVAL_NS;
 
-    if (!view_is_due(metastore) || now_ns - metastore->view_at_ns < VIEW_INTERVAL_NS) {
+    if (!view_is_due(metastore) || now_ns - metastore->view_at_ns < pause_ns) {
         return;
     }
     metastore->view_at_ns = now_ns;
@@ -92,6 +97,10 @@ void nd_metastore_gauges_init(struct nd_metastore *metastore)
                                             "Raft snapshots that could not be stored");
     g->view_failures = nd_metrics_counter(m, "metastore_view_failures_total", "",
                                           "Writes of the view file that failed");
+    g->starved = nd_metrics_gauge(m, "metastore_disk_full", "",
+                                  "1 while metadata changes are refused for want of room");
+    g->ballast = nd_metrics_gauge(m, "metastore_ballast_present", "",
+                                  "1 while the ballast file holds room for the metadata log");
     g->snapshot_bytes =
         nd_metrics_gauge(m, "metastore_snapshot_bytes", "", "Size of the last snapshot");
 }
@@ -112,4 +121,6 @@ void nd_metastore_gauges_set(struct nd_metastore *metastore)
     nd_series_set(g->topics, (double)nd_topic_table_count(metastore->state.table));
     nd_series_set(g->caught_up, nd_metastore_caught_up(metastore) ? 1 : 0);
     nd_series_set(g->snapshot_failures, (double)stats.snapshot_failures);
+    nd_series_set(g->starved, stats.starved ? 1 : 0);
+    nd_series_set(g->ballast, stats.ballast ? 1 : 0);
 }

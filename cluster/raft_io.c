@@ -1,5 +1,7 @@
 #include "cluster/raft_io.h"
 
+#include <string.h>
+
 #include "storage/base/alloc.h"
 
 enum nd_err nd_raft_status_err(int status)
@@ -175,10 +177,40 @@ void nd_raft_io_receive(struct nd_raft_io *io, struct raft_message *message)
 
 struct append {
     struct raft_io_append request;
+    struct nd_list link; /* in io->lost */
     struct nd_raft_io *io;
     struct raft_io_append *raft_request;
+    const struct raft_entry *entries; /* raft's copy of the array, freed by its callback */
     raft_io_append_cb done;
 };
+
+/* A segment that cannot be created is the one failure that damages nothing. libraft fills `errmsg`
+ * with the reason, and names the step in front of it. */
+static bool is_missing_segment(const struct nd_raft_io *io)
+{
+    static const char step[] = "create segment";
+    return strncmp(io->io.errmsg, step, sizeof step - 1) == 0;
+}
+
+/* Raft is not told (G3, G17); the append waits for nd_raft_io_release_lost(). */
+static void append_lose(struct append *append)
+{
+    nd_list_append(&append->io->lost, &append->link);
+}
+
+static void append_failed(struct append *append, int status)
+{
+    struct nd_raft_io *io = append->io;
+    bool clean = is_missing_segment(io);
+
+    append_lose(append);
+    io->starved = true;
+    if (clean || status == RAFT_NOSPACE) {
+        io->events.starved(io->events.arg, status, clean);
+    } else {
+        io->events.fatal(io->events.arg, "append to the raft log", status);
+    }
+}
 
 static void append_done(struct raft_io_append *request, int status)
 {
@@ -186,13 +218,14 @@ static void append_done(struct raft_io_append *request, int status)
     struct nd_raft_io *io = append->io;
 
     io->appends--;
-    if (status != 0 && !io->closing) {
-        io->events.fatal(io->events.arg, "append to the raft log", status); /* G3 */
+    if (status == 0) {
+        append->done(append->raft_request, 0);
+        nd_free(append);
+    } else if (io->closing) {
+        append_lose(append);
+    } else {
+        append_failed(append, status);
     }
-    if (status == 0 || !io->closing) { /* G17 */
-        append->done(append->raft_request, status);
-    }
-    nd_free(append);
     moved(io);
 }
 
@@ -202,16 +235,33 @@ static int io_append(struct raft_io *base, struct raft_io_append *request,
     struct nd_raft_io *io = from_raft(base);
     struct append *append = nd_xcalloc(1, sizeof *append);
 
-    *append = (struct append){.io = io, .raft_request = request, .done = done};
+    *append = (struct append){.io = io, .raft_request = request, .entries = entries, .done = done};
     append->request.data = append;
-    int status = io->uv_append(base, &append->request, entries, n, append_done);
-    if (status != 0) {
-        io->events.fatal(io->events.arg, "append to the raft log", status); /* G3 */
-        nd_free(append);
-        return status;
+    nd_list_init(&append->link);
+    if (io->starved) { /* behind a hole nothing may be written */
+        append_lose(append);
+        io->events.starved(io->events.arg, RAFT_NOSPACE, true);
+        return 0;
     }
-    io->appends++;
-    return 0;
+    int status = io->uv_append(base, &append->request, entries, n, append_done);
+    if (status == 0) {
+        io->appends++;
+    } else {
+        append_failed(append, status);
+    }
+    return 0; /* raft frees its log twice when an append is refused */
+}
+
+/* What the callback of an append frees in raft 0.15.0, for leader and follower alike: the array of
+ * entries, and the request that the raft_io_append is part of and points to. */
+void nd_raft_io_release_lost(struct nd_raft_io *io)
+{
+    for (struct nd_list *link; (link = nd_list_pop(&io->lost)) != NULL;) {
+        struct append *append = ND_CONTAINER_OF(link, struct append, link);
+        raft_free((void *)(uintptr_t)append->entries);
+        raft_free(append->raft_request->data);
+        nd_free(append);
+    }
 }
 
 struct put {
@@ -222,6 +272,15 @@ struct put {
     unsigned trailing;
 };
 
+static void put_failed(struct nd_raft_io *io, unsigned trailing, int status)
+{
+    if (trailing == 0) { /* G3: an install */
+        io->events.fatal(io->events.arg, "install a snapshot", status);
+    } else {
+        io->events.put_failed(io->events.arg, status);
+    }
+}
+
 static void put_done(struct raft_io_snapshot_put *request, int status)
 {
     struct put *put = request->data;
@@ -229,8 +288,8 @@ static void put_done(struct raft_io_snapshot_put *request, int status)
 
     io->puts--;
     io->put_failures += status != 0;
-    if (status != 0 && put->trailing == 0 && !io->closing) { /* G3: trailing 0 is an install */
-        io->events.fatal(io->events.arg, "install a snapshot", status);
+    if (status != 0 && !io->closing) {
+        put_failed(io, put->trailing, status);
     }
     put->done(put->raft_request, status);
     nd_free(put);
@@ -271,7 +330,6 @@ static void on_tick(struct raft_io *base)
         return;
     }
     io->tick(base);
-    io->events.ticked(io->events.arg);
     moved(io);
 }
 
@@ -312,6 +370,7 @@ int nd_raft_io_init(struct nd_raft_io *io, uv_loop_t *loop, const char *dir,
     *io = (struct nd_raft_io){.events = *events};
     nd_list_init(&io->sends);
     nd_list_init(&io->finished);
+    nd_list_init(&io->lost);
     io->transport = nd_raft_transport_none(io);
     io->no_wire = (struct raft_uv_transport){
         .init = wire_init, .listen = wire_listen, .connect = wire_connect, .close = wire_close};

@@ -2,13 +2,16 @@
  * through a transport of ours, and the guards that this version needs. Internal to cluster/raft_*.
  *
  * Guards in place (numbers of the table in cluster/README.md):
- *  G3   A failed append, or a failed install of a snapshot, stops the process: this version frees
- * the log twice or leaves a hole in it. G17  A cancelled append never reaches raft while closing
- * (it would free the log twice); a close also waits until nothing is being written
- * (nd_raft_io_is_busy). G4   A message without a callback (TimeoutNow) keeps no pointer to its
- * request. G0   send() never fails, never calls back before it returns. The guards of received and
- * sent AppendEntries, results and elections (G1, G2, G8, G9, G12, G13, G16) belong into
- * nd_raft_io_receive(), send() and tick() and come with the first transport that has peers. */
+ *  G3   A failed append never reaches raft, which would free its log twice or leave a hole in it.
+ *       Without room for the next segment raft has to be closed and opened anew (starved()); any
+ *       other failure, and a failed install of a snapshot, stops the process.
+ *  G17  A cancelled append never reaches raft either; a close also waits until nothing is being
+ *       written (nd_raft_io_is_busy).
+ *  G4   A message without a callback (TimeoutNow) keeps no pointer to its request.
+ *  G0   send() never fails, never calls back before it returns.
+ * The guards of received and sent AppendEntries, results and elections (G1, G2, G8, G9, G12, G13,
+ * G16) belong into nd_raft_io_receive(), send() and tick() and come with the first transport that
+ * has peers. */
 #ifndef ND_RAFT_IO_H
 #define ND_RAFT_IO_H
 
@@ -49,7 +52,11 @@ struct nd_raft_io_events {
     void *arg;
     /* After every callback that may have moved raft: an append, a tick, a message, a snapshot. */
     void (*moved)(void *arg);
-    void (*ticked)(void *arg); /* before `moved` */
+    /* An append found no room: this raft stores nothing any more and has to be closed. `clean`: not
+     * a byte of what was lost is in the log. Called for each append that is lost. */
+    void (*starved)(void *arg, int status, bool clean);
+    /* A snapshot of our own state was not stored; raft goes on and will ask for another. */
+    void (*put_failed)(void *arg, int status);
     /* Must not return in production; if it does, raft goes on as it would have. */
     void (*fatal)(void *arg, const char *what, int status);
 };
@@ -62,6 +69,7 @@ struct nd_raft_io {
     uv_async_t finished_async;
     struct nd_list sends;    /* struct nd_raft_send handed to the transport */
     struct nd_list finished; /* those whose callback is due */
+    struct nd_list lost;     /* struct append: those that raft is never told of */
     raft_io_tick_cb tick;
     raft_io_recv_cb receive;
     /* raft_uv's own, which ours call */
@@ -73,7 +81,7 @@ struct nd_raft_io {
                            const struct raft_snapshot *, raft_io_snapshot_put_cb);
     unsigned appends, puts; /* being written */
     unsigned long put_failures;
-    bool started, closing;
+    bool started, starved, closing;
 };
 
 /* Our error for a RAFT_ code. @thread any */
@@ -89,6 +97,9 @@ int nd_raft_io_init(struct nd_raft_io *io, uv_loop_t *loop, const char *dir,
 void nd_raft_io_receive(struct nd_raft_io *io, struct raft_message *message);
 /* The fate of a send, on the raft thread: 0 or a RAFT_ code. */
 void nd_raft_io_sent(struct nd_raft_io *io, struct nd_raft_send *send, int status);
+
+/* After raft_close() has called back: release the appends that raft was never told of. */
+void nd_raft_io_release_lost(struct nd_raft_io *io);
 
 /* Is anything of raft being written? Then it is too early for raft_close(). */
 bool nd_raft_io_is_busy(const struct nd_raft_io *io);

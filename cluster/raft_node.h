@@ -1,5 +1,17 @@
 /* One member of a Raft group: the raft thread with its uv loop, submission from other threads, and
- * what the state machine is told. Hides libraft and libuv from its users. */
+ * what the state machine is told. Hides libraft and libuv from its users.
+ *
+ * A FULL DISK stops no process (W6). An append that finds no room has ended libraft's log layer, so
+ * Raft is closed, the ballast given back, and Raft opened again from its files; the state machine
+ * stays and is told nothing twice. What was under way is proposed again.
+ *
+ *            no room for the next segment            closed; ballast dropped
+ *   UP ──────────────────────────────────► ENDING ─────────────────────────► DOWN
+ *    ▲                                                                        │
+ *    └──────────────── opened: leads and has applied everything ◄─────────────┘ room: at once;
+ *                                                                    none: a look every 2 s
+ * In DOWN without room every proposal is refused with NO_SPACE. Segments that cannot be created for
+ * another reason (no descriptors, a quota) are waited for alike, with UNAVAILABLE. */
 #ifndef ND_RAFT_NODE_H
 #define ND_RAFT_NODE_H
 
@@ -9,11 +21,21 @@
 
 struct nd_raft_node;
 
+/* What happened to the room for the log; each is told once per change. */
+enum nd_raft_room {
+    ND_ROOM_NONE,         /* proposals are refused; `text` is the reason */
+    ND_ROOM_AGAIN,        /* they are taken again */
+    ND_ROOM_BALLAST_GONE, /* given back */
+    ND_ROOM_BALLAST_MADE,
+};
+
 /* Told on the raft thread; during nd_raft_node_open() on the caller's. */
 struct nd_raft_machine {
     void *arg;
-    /* A committed entry, borrowed until return, in log order, each once per process. Anything but
-     * ND_OK (with its text) stops the process: a member that skips an entry has diverged. */
+    /* A committed entry, borrowed until return, in log order, each index once per process. The same
+     * bytes may come under two indexes (proposed again after a full disk): the machine takes them
+     * once. Anything but ND_OK (with its text) stops the process: a member that skips an entry has
+     * diverged. */
     enum nd_err (*apply)(void *arg, struct nd_slice entry, uint64_t index, struct nd_errmsg *msg);
     /* The state as bytes; a failed buffer postpones the snapshot. */
     void (*snapshot)(void *arg, struct nd_buf *out);
@@ -23,6 +45,7 @@ struct nd_raft_machine {
     void (*elected)(void *arg);
     void (*deposed)(void *arg);
     void (*tick)(void *arg); /* every 250 ms */
+    void (*room)(void *arg, enum nd_raft_room what, const char *text);
     /* The process must end. May return in tests only; the node refuses everything from then on. */
     void (*fatal)(void *arg, const char *text);
 };
@@ -31,9 +54,13 @@ struct nd_raft_node_options {
     const char *dir; /* exists; all files in it are Raft's */
     uint64_t member; /* this member's Raft id, never 0 */
     const char *address;
-    bool bootstrap; /* the directory is new: a group of this one member */
+    bool bootstrap;         /* the directory is new: a group of this one member */
+    uint64_t reached_index; /* the log must reach it: its entry was once applied */
     uint32_t snapshot_threshold, snapshot_trailing;
-    uint32_t segment_bytes; /* 0: the library's 8 MiB */
+    uint32_t segment_bytes;   /* 0: the library's 8 MiB */
+    const struct nd_env *env; /* for the ballast and the look at what is free */
+    uint64_t ballast_bytes;   /* 0: none */
+    uint32_t room_retry_ms;   /* between two looks for room; 0: 2000 */
     struct nd_raft_machine machine;
 };
 
@@ -42,11 +69,14 @@ struct nd_raft_stats {
     uint32_t voters, others;
     unsigned long snapshot_failures;
     bool leader, has_leader;
+    bool starved; /* ND_ROOM_NONE */
+    bool ballast; /* it is there */
 };
 
 /* Load log and snapshot (the machine may be told to restore) and become leader if alone; entries
  * behind the snapshot are applied once the thread runs. CORRUPT (names the file; a directory that
- * should hold a log and does not), IO, NO_SPACE, NO_MEMORY, UNSUPPORTED. */
+ * should hold a log and does not), IO, NO_SPACE (says how much is needed; looked for before
+ * anything is changed), NO_MEMORY, UNSUPPORTED. */
 ND_CHECKED enum nd_err nd_raft_node_open(struct nd_raft_node **out,
                                          const struct nd_raft_node_options *options,
                                          struct nd_errmsg *msg);
@@ -63,13 +93,13 @@ void nd_raft_node_post(struct nd_raft_node *node, struct nd_msg *msg);
 
 /* --- @thread raft --- */
 
-/* `err`: ND_OK: committed and applied here, just now; UNKNOWN_OUTCOME: it may or may not be
- * applied. */
+/* `err`: ND_OK: committed and applied here, just now; NO_SPACE: not stored, nowhere;
+ * UNKNOWN_OUTCOME: it may or may not be applied. */
 typedef void nd_raft_done_fn(void *arg, enum nd_err err);
 
 /* Propose one entry (copied; its size a multiple of 8). ND_OK: `done` will run, later. An error: it
- * was not appended and `done` never runs: NOT_LEADER, UNAVAILABLE (closing), NO_MEMORY, TOO_LARGE.
- */
+ * was not appended and `done` never runs: NOT_LEADER, UNAVAILABLE (closing), NO_SPACE, NO_MEMORY,
+ * TOO_LARGE. */
 ND_CHECKED enum nd_err nd_raft_node_propose(struct nd_raft_node *node, struct nd_slice entry,
                                             nd_raft_done_fn *done, void *arg);
 /* `done` with ND_OK when everything committed before the call has been applied, and this member was

@@ -31,6 +31,7 @@ enum {
     LOOK_MS = 60000, /* between two looks at an open partition: retention, eviction */
     WAL_SPARES = 2,
     WAL_SPARES_EXTRA = 4,
+    METADATA_BALLAST_BYTES = 32 << 20,
     SYNC_ONE_BY_ONE_MAX = 8,
     COLD_READ_WORKERS = 2,
     CALLS_MAX = 131072,
@@ -77,6 +78,7 @@ static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
         .address = n->settings->cluster_addr,
         .snapshot_threshold = (uint32_t)n->settings->cluster_raft_snapshot_threshold,
         .trailing = (uint32_t)n->settings->cluster_raft_trailing_logs,
+        .ballast_bytes = METADATA_BALLAST_BYTES,
         .topic_partitions_max = (uint32_t)n->settings->topic_max_partitions,
         .log = n->options.log,
         .metrics = n->metrics,

@@ -245,8 +245,15 @@ static void log_write(const char *dir, struct nd_slice entry)
         .snapshot_threshold = 8192,
         .snapshot_trailing = 1024,
         .segment_bytes = 1 << 20,
-        .machine = {&writer, ignore_apply, ignore_snapshot, ignore_restore, elected, ignore, ignore,
-                    no_fatal},
+        .env = nd_env_posix(),
+        .machine = {.arg = &writer,
+                    .apply = ignore_apply,
+                    .snapshot = ignore_snapshot,
+                    .restore = ignore_restore,
+                    .elected = elected,
+                    .deposed = ignore,
+                    .tick = ignore,
+                    .fatal = no_fatal},
     };
 
     nd_mutex_init(&writer.lock);

@@ -12,6 +12,7 @@ struct fixture {
     /* what happened */
     char fatal[64];
     int fatal_status;
+    int starved, clean, put_failed;
     int done_count, done_status;
     int messages, transport_sends;
     bool stopped;
@@ -35,10 +36,24 @@ static void on_fatal(void *arg, const char *what, int status)
     fixture->fatal_status = status;
 }
 
+static void on_starved(void *arg, int status, bool clean)
+{
+    struct fixture *fixture = arg;
+    (void)status;
+    fixture->starved++;
+    fixture->clean += clean ? 1 : 0;
+}
+
+static void on_put_failed(void *arg, int status)
+{
+    ((struct fixture *)arg)->put_failed = status;
+}
+
 static int setup(void **state)
 {
     struct fixture *fixture = nd_xcalloc(1, sizeof *fixture);
-    const struct nd_raft_io_events events = {fixture, on_moved, on_moved, on_fatal};
+    const struct nd_raft_io_events events = {fixture, on_moved, on_starved, on_put_failed,
+                                             on_fatal};
 
     fixture->dir = temp_dir_new();
     assert_int_equal(uv_loop_init(&fixture->loop), 0);
@@ -63,6 +78,7 @@ static int teardown(void **state)
     }
     uv_run(&fixture->loop, UV_RUN_DEFAULT);
     assert_true(fixture->stopped);
+    nd_raft_io_release_lost(&fixture->io);
     raft_uv_close(&fixture->io.io);
     assert_int_equal(uv_loop_close(&fixture->loop), 0);
     temp_dir_remove(fixture->dir);
@@ -215,11 +231,21 @@ static int disk_put(struct raft_io *io, unsigned trailing, struct raft_io_snapsh
     return 0;
 }
 
+/* What raft hands to append(), made as raft 0.15.0 makes it: its callback frees both. */
+struct raft_append {
+    struct raft_io_append request;
+    struct raft_entry *entries;
+    struct fixture *fixture;
+};
+
 static void on_appended(struct raft_io_append *request, int status)
 {
-    struct fixture *fixture = request->data;
+    struct raft_append *append = request->data;
+    struct fixture *fixture = append->fixture;
     fixture->done_count++;
     fixture->done_status = status;
+    raft_free(append->entries);
+    raft_free(append);
 }
 
 static void on_put(struct raft_io_snapshot_put *request, int status)
@@ -229,31 +255,89 @@ static void on_put(struct raft_io_snapshot_put *request, int status)
     fixture->done_status = status;
 }
 
-/* G3 */
-static void raft_io_append__that_fails_is_fatal(void **state)
+static struct raft_append *raft_append_new(struct fixture *fixture)
+{
+    struct raft_append *append = raft_malloc(sizeof *append);
+    *append =
+        (struct raft_append){.entries = raft_malloc(sizeof(struct raft_entry)), .fixture = fixture};
+    append->request.data = append;
+    return append;
+}
+
+static int append_one(struct fixture *fixture)
+{
+    struct raft_io *io = &fixture->io.io;
+    struct raft_append *append = raft_append_new(fixture);
+    return io->append(io, &append->request, append->entries, 1, on_appended);
+}
+
+/* G3: raft is never told, for it would free its log twice. */
+static void raft_io_append__that_fails_is_fatal_and_never_reaches_raft(void **state)
 {
     struct fixture *fixture = *state;
-    struct raft_io *io = &fixture->io.io;
-    struct raft_io_append request = {.data = fixture};
     fixture->io.uv_append = disk_append;
 
-    assert_int_equal(io->append(io, &request, NULL, 0, on_appended), 0);
+    assert_int_equal(append_one(fixture), 0);
     assert_true(nd_raft_io_is_busy(&fixture->io));
     fixture->append_done(fixture->append_request, 0);
     assert_int_equal(fixture->done_count, 1);
     assert_false(nd_raft_io_is_busy(&fixture->io));
     assert_string_equal(fixture->fatal, "");
 
-    assert_int_equal(io->append(io, &request, NULL, 0, on_appended), 0);
-    fixture->append_done(fixture->append_request, RAFT_NOSPACE);
+    assert_int_equal(append_one(fixture), 0);
+    fixture->append_done(fixture->append_request, RAFT_IOERR);
     assert_string_equal(fixture->fatal, "append to the raft log");
-    assert_int_equal(fixture->fatal_status, RAFT_NOSPACE);
+    assert_int_equal(fixture->fatal_status, RAFT_IOERR);
+    assert_false(nd_raft_io_is_busy(&fixture->io));
+    assert_int_equal(fixture->done_count, 1);
+    assert_int_equal(fixture->starved, 0);
+}
 
-    fixture->fatal[0] = '\0';
+static void raft_io_append__refused_at_once_is_fatal_too(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->io.uv_append = disk_append;
     fixture->append_status = RAFT_IOERR;
-    assert_int_equal(io->append(io, &request, NULL, 0, on_appended), RAFT_IOERR);
+
+    assert_int_equal(append_one(fixture), 0); /* anything else would have raft free twice */
+
     assert_string_equal(fixture->fatal, "append to the raft log");
     assert_false(nd_raft_io_is_busy(&fixture->io));
+}
+
+/* W6 */
+static void raft_io_append__without_room_starves_and_nothing_follows_it(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->io.uv_append = disk_append;
+    assert_int_equal(append_one(fixture), 0);
+    snprintf(fixture->io.io.errmsg, sizeof fixture->io.io.errmsg, "create segment open-5: full");
+
+    fixture->append_done(fixture->append_request, RAFT_NOSPACE);
+    assert_int_equal(fixture->starved, 1);
+    assert_int_equal(fixture->clean, 1);
+    fixture->append_request = NULL;
+    assert_int_equal(append_one(fixture), 0); /* behind the hole */
+
+    assert_null(fixture->append_request);
+    assert_int_equal(fixture->starved, 2);
+    assert_false(nd_raft_io_is_busy(&fixture->io));
+    assert_int_equal(fixture->done_count, 0);
+    assert_string_equal(fixture->fatal, "");
+}
+
+/* A write cut short may have left something; a segment that was never made cannot. */
+static void raft_io_append__knows_what_cannot_be_in_the_log(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->io.uv_append = disk_append;
+    assert_int_equal(append_one(fixture), 0);
+    snprintf(fixture->io.io.errmsg, sizeof fixture->io.io.errmsg, "short write");
+
+    fixture->append_done(fixture->append_request, RAFT_NOSPACE);
+
+    assert_int_equal(fixture->starved, 1);
+    assert_int_equal(fixture->clean, 0);
 }
 
 /* G17: raft would free its log twice. */
@@ -261,14 +345,14 @@ static void raft_io_append__cancelled_by_the_close_never_reaches_raft(void **sta
 {
     struct fixture *fixture = *state;
     struct raft_io *io = &fixture->io.io;
-    struct raft_io_append request = {.data = fixture};
     fixture->io.uv_append = disk_append;
-    assert_int_equal(io->append(io, &request, NULL, 0, on_appended), 0);
+    assert_int_equal(append_one(fixture), 0);
 
     io->close(io, closed);
     fixture->append_done(fixture->append_request, RAFT_CANCELED);
 
     assert_int_equal(fixture->done_count, 0);
+    assert_int_equal(fixture->starved, 0);
     assert_string_equal(fixture->fatal, "");
 }
 
@@ -283,6 +367,7 @@ static void raft_io_snapshot_put__is_fatal_only_when_it_is_an_install(void **sta
     assert_true(nd_raft_io_is_busy(&fixture->io));
     fixture->put_done(fixture->put_request, RAFT_NOSPACE);
     assert_string_equal(fixture->fatal, "");
+    assert_int_equal(fixture->put_failed, RAFT_NOSPACE);
     assert_int_equal(fixture->io.put_failures, 1);
     assert_int_equal(fixture->done_status, RAFT_NOSPACE);
 
@@ -312,7 +397,10 @@ int main(void)
         CASE(raft_io_send__without_peers_fails_later_never_at_once),
         CASE(raft_io_close__finishes_messages_still_under_way),
         CASE(raft_io_receive__drops_what_comes_before_the_start_and_after_the_close),
-        CASE(raft_io_append__that_fails_is_fatal),
+        CASE(raft_io_append__that_fails_is_fatal_and_never_reaches_raft),
+        CASE(raft_io_append__refused_at_once_is_fatal_too),
+        CASE(raft_io_append__without_room_starves_and_nothing_follows_it),
+        CASE(raft_io_append__knows_what_cannot_be_in_the_log),
         CASE(raft_io_append__cancelled_by_the_close_never_reaches_raft),
         CASE(raft_io_snapshot_put__is_fatal_only_when_it_is_an_install),
         cmocka_unit_test(raft_status_err__tells_definite_from_unknown),
