@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/thread.h"
 
 #include "load.h"
 
@@ -112,9 +113,19 @@ static bool options_read(int argc, char **argv, struct load_options *o)
 
 static void pass(double seconds)
 {
-    struct timespec left = {.tv_sec = (time_t)seconds,
-                            .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&left, NULL);
+    struct nd_mutex lock;
+    struct nd_cond never;
+    uint64_t until = load_now_ns() + (uint64_t)(seconds * 1e9);
+
+    nd_mutex_init(&lock);
+    nd_cond_init(&never);
+    nd_mutex_lock(&lock);
+    while (load_now_ns() < until) {
+        nd_cond_wait_until(&never, &lock, until);
+    }
+    nd_mutex_unlock(&lock);
+    nd_cond_release(&never);
+    nd_mutex_release(&lock);
 }
 
 static void measure(struct load *load)
