@@ -67,7 +67,8 @@ ND_CHECKED enum nd_err nd_wal_reader_open(struct nd_wal_reader *reader, const st
 void nd_wal_reader_close(struct nd_wal_reader *reader);
 /* The bytes read while `keep_image` was set, from the start of the file; the caller's (nd_free). */
 uint8_t *nd_wal_reader_take_image(struct nd_wal_reader *reader, uint64_t *size_out);
-/* Read from such an image, handed over, instead of the file. */
+/* Read from such an image, handed over, instead of the file. Its frames are not checked again: only
+ * those may be asked for that were found valid before. */
 void nd_wal_reader_open_image(struct nd_wal_reader *reader, const char *path, uint8_t *image,
                               uint64_t size);
 ND_CHECKED enum nd_err nd_wal_reader_header(struct nd_wal_reader *reader, struct nd_wal_header *out,

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_MIN = 32 << 20 }; /* from here on in pages of 2 MiB */
 
 static void *checked(void *pointer)
 {
@@ -68,6 +71,9 @@ void *nd_xaligned(size_t alignment, size_t size)
     int failed = posix_memalign(&pointer, alignment, ND_MAX(size, 1));
 
     ND_ASSERT(failed == 0 && "out of memory, or not an alignment");
+    if (size >= HUGE_MIN) {
+        (void)madvise(pointer, size, MADV_HUGEPAGE); /* refused: small pages, and more faults */
+    }
     return pointer;
 }
 
