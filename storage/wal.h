@@ -107,9 +107,7 @@ void nd_wal_unit_init(struct nd_wal_unit *unit, enum nd_wal_class class);
 void nd_wal_unit_reset(struct nd_wal_unit *unit); /* empty, keeps memory */
 void nd_wal_unit_release(struct nd_wal_unit *unit);
 void nd_wal_unit_add_commit(struct nd_wal_unit *unit, const struct nd_wal_commit *commit);
-/* The same records at the same offsets as in an older entry, which this one stands for as their
- * place: data only, what a COMMIT says beside it is in the positions. `commit` states the origin.
- */
+/* Records of an older entry again, at their offsets; data only. `commit` states their origin. */
 void nd_wal_unit_add_restated(struct nd_wal_unit *unit, const struct nd_wal_commit *commit);
 void nd_wal_unit_add_accept(struct nd_wal_unit *unit, const struct nd_wal_accept *accept);
 void nd_wal_unit_add_ack(struct nd_wal_unit *unit, const struct nd_wal_ack *ack);
@@ -221,11 +219,10 @@ void nd_wal_thread_stop(struct nd_wal *wal); /* after the last staged group */
  * restate them. 0: nothing does. After 60 s without entries it is the start of the active file.
  * @thread any */
 uint64_t nd_wal_lift_below(struct nd_wal *wal);
-/* Records that no segment takes and that lie below this sequence are to be restated at the head
- * (F3). `bytes`: all there are of them. They lie that far behind when they were passed by
- * keep_bytes and twice themselves, so that what restating writes is never itself a reason to
- * restate. 0: nothing is, or the log is failed, or nearly nothing but the reserve is left (W6).
- * With a full disk, and after 60 s without entries, keep_bytes count as 0. @thread any */
+/* Records that no segment takes, `bytes` in all, are to be restated at the head (F3) where they lie
+ * below this sequence: keep_bytes and twice `bytes` behind, so that restating is never a reason to
+ * restate. With a full disk, or after 60 s without entries, keep_bytes count as 0. 0: nowhere, or
+ * the log is failed, or there is no room (W6). @thread any */
 uint64_t nd_wal_restate_below(struct nd_wal *wal, uint64_t bytes);
 /* Would a CHECKPOINT staged now free a file? @thread any */
 bool nd_wal_trimmable(struct nd_wal *wal);
@@ -233,8 +230,7 @@ bool nd_wal_trimmable(struct nd_wal *wal);
  * first, and keep the spares complete. @thread flusher */
 void nd_wal_trim(struct nd_wal *wal);
 /* Measure the free space again, make missing spares (W6), remove those that a log at rest or a
- * disk without plenty does not keep. @thread flusher, once a second and when
- * it met ENOSPC */
+ * disk without plenty does not keep. @thread flusher, once a second and when it met ENOSPC */
 void nd_wal_check_space(struct nd_wal *wal);
 /* How many partitions have a tail: each may need a block and an inode more. 0 at first. @thread any
  */
