@@ -222,7 +222,9 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
     if (!again) {
         nd_list_move(&refused, &producer->pending);
         producer->waiting_since_ns = 0;
-    } else if (!nd_list_empty(&producer->pending)) {
+    } else if (nd_list_empty(&producer->pending)) {
+        producer->waiting_since_ns = 0; /* nothing waits: the next item has all its time */
+    } else {
         producer->opening = true;
         nd_rpc_channel_post_after(client->channel, RETRY_DELAY_MS, retry, client);
     }
