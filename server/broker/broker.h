@@ -2,10 +2,11 @@
  * (architecture 12); server/rpc translates.
  *
  * Every operation is a request struct that is the caller's memory and the broker's until its
- * callback. Callbacks run on a shard's thread (admin changes: on the raft thread), exactly once,
- * never before the call that started the operation returned, and must not block: they pack an
- * answer and hand it to the transport. A topic record in a request is a counted reference that the
- * broker releases.
+ * callback. Callbacks run exactly once, on a shard's thread or on one that steps a sleeping shard
+ * in its place (admin changes: on the raft thread), for produce, settle and poll maybe before the
+ * call that started the operation returns: its caller holds no lock that they take. They must not
+ * block: they pack an answer and hand it to the transport. A topic record in a request is a counted
+ * reference that the broker releases.
  *
  * Topics are spread over shards by name, so that all incarnations of a name meet on one shard; a
  * shard owns its topics' partitions, tails, leases and waiters, without locks. */
@@ -218,8 +219,8 @@ struct nd_replay {
     uint64_t offset;       /* in; out: where the next read continues */
     uint64_t end;          /* in: 0 = high watermark now; out: the bound used */
     uint32_t messages_max; /* of this read, 1..1000; also at most 1 MiB */
-    /* OK with count 0: offset is at or past the end. GONE: below `oldest`. CORRUPT: damaged or lost,
-     * go on from the next one. One read at a time: call nd_broker_replay again for more. */
+    /* OK with count 0: offset is at or past the end. GONE: below `oldest`. CORRUPT: damaged or
+     * lost, go on from the next one. One read at a time: call nd_broker_replay again for more. */
     void (*done)(struct nd_replay *replay, enum nd_err err, const struct nd_delivery *deliveries,
                  uint32_t count);
     uint64_t oldest; /* out: lowest stored offset */
