@@ -15,6 +15,9 @@ enum { FILE_SIZE_MAX = 1 << 30, MAGIC_SIZE = 4 };
 void inspect_damage(struct inspect *in, const char *path, uint64_t at, const char *what)
 {
     in->damages += 1;
+    if (in->silent) {
+        return;
+    }
     nd_report_begin(in->report, "damage");
     if (in->quiet) {
         nd_report_text(in->report, "file", path);
@@ -194,7 +197,8 @@ static int segment_compare(const void *a, const void *b)
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
-static void raft_count(struct raft_dir *dir, const struct raft_name *name, bool valid)
+static void raft_count(struct inspect *in, struct raft_dir *dir, const struct raft_name *name,
+                       bool valid)
 {
     if (name->kind == RAFT_CLOSED) {
         dir->segments =
@@ -202,6 +206,9 @@ static void raft_count(struct raft_dir *dir, const struct raft_name *name, bool 
         dir->segments[dir->segments_count++] = *name;
     }
     dir->terms += name->kind == RAFT_TERM && valid;
+    if (name->kind == RAFT_SNAPSHOT) {
+        in->entries_term = ND_MAX(in->entries_term, name->term);
+    }
     dir->snapshots += name->kind == RAFT_SNAPSHOT;
     dir->metas += name->kind == RAFT_META;
     if (name->kind == RAFT_SNAPSHOT && valid) {
@@ -242,18 +249,38 @@ static enum nd_err raft_dir_inspect(struct inspect *in, const char *path, bool b
         char *file = nd_xasprintf("%s/%s", path, dir.names[i]);
         bool valid = false;
         err = err == ND_OK ? raft_inspect(in, file, &name, &valid) : err;
-        raft_count(&dir, &name, valid);
+        raft_count(in, &dir, &name, valid);
         nd_free(file);
         nd_free(dir.names[i]);
     }
     if (err == ND_OK && bootstrapped && dir.terms == 0) {
         inspect_damage(in, path, 0, "no file with a term, though Raft was started here");
+    } else if (err == ND_OK && in->term < in->entries_term) {
+        inspect_damage(in, path, 0, "the term is below that of the entries");
     }
     if (err == ND_OK) {
         chain_check(in, path, &dir);
     }
     nd_free(dir.segments);
     nd_free(dir.names);
+    return err;
+}
+
+enum nd_err nd_inspect_term_check(const struct nd_env *env, const char *raft_dir,
+                                  struct nd_errmsg *msg)
+{
+    struct inspect in = {.env = env, .quiet = true, .silent = true, .msg = msg};
+    enum nd_err err = raft_dir_inspect(&in, raft_dir, false);
+
+    if (err == ND_OK && in.term_version == 0) {
+        nd_errmsg_set(msg, "%s: neither metadata1 nor metadata2 holds a term, yet there is a log",
+                      raft_dir);
+        err = ND_ERR_CORRUPT;
+    } else if (err == ND_OK && in.term < in.entries_term) {
+        nd_errmsg_set(msg, "%s: metadata1 and metadata2 hold a term below that of the log",
+                      raft_dir);
+        err = ND_ERR_CORRUPT;
+    }
     return err;
 }
 

@@ -17,6 +17,12 @@ ND_CHECKED enum nd_err nd_inspect_file(const struct nd_env *env, const char *pat
                                        struct nd_report *report, uint64_t *damages_out,
                                        struct nd_errmsg *msg);
 
+/* Before Raft's library opens its directory: does a file hold a term that is not below that of the
+ * log's entries? The library takes a damaged one for term 0 and never leads again. CORRUPT names
+ * the files. Errors of the disk. */
+ND_CHECKED enum nd_err nd_inspect_term_check(const struct nd_env *env, const char *raft_dir,
+                                             struct nd_errmsg *msg);
+
 struct nd_inspect_result {
     uint64_t damages, bytes;
 };

@@ -7,8 +7,11 @@
 struct inspect {
     const struct nd_env *env;
     struct nd_report *report;
-    bool quiet; /* findings only, with their file; else everything, of one file */
+    bool quiet;  /* findings only, with their file; else everything, of one file */
+    bool silent; /* not even findings: only what follows is of use */
     uint64_t damages, bytes;
+    uint64_t term_version, term; /* of the newest whole RAFT_TERM; 0: none */
+    uint64_t entries_term;       /* the highest of all entries and snapshots */
     struct nd_errmsg *msg;
 };
 
@@ -25,6 +28,7 @@ enum raft_kind {
 struct raft_name {
     enum raft_kind kind;
     uint64_t first, last; /* of RAFT_CLOSED; `last` of a snapshot: its index */
+    uint64_t term;        /* of a snapshot */
 };
 
 struct raft_name inspect_raft_name(const char *name);

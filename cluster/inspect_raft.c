@@ -32,18 +32,20 @@ enum {
     TYPE_CHANGE = 3,
 };
 
-static const uint32_t polynomial = 0x04c11db7;
 static const uint32_t lz4_magic = 0x184d2204;
 
 static uint32_t raft_crc(struct nd_slice in)
 {
+    static const uint32_t of_nibble[16] = {0x00000000, 0x04c11db7, 0x09823b6e, 0x0d4326d9,
+                                           0x130476dc, 0x17c56b6b, 0x1a864db2, 0x1e475005,
+                                           0x2608edb8, 0x22c9f00f, 0x2f8ad6d6, 0x2b4bcb61,
+                                           0x350c9b64, 0x31cd86d3, 0x3c8ea00a, 0x384fbdbd};
     uint32_t crc = 0;
 
     for (size_t i = 0; i < in.size; i++) {
         crc ^= (uint32_t)in.data[i] << 24;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc & 0x80000000) != 0 ? (crc << 1) ^ polynomial : crc << 1;
-        }
+        crc = (crc << 4) ^ of_nibble[crc >> 28];
+        crc = (crc << 4) ^ of_nibble[crc >> 28];
     }
     return crc;
 }
@@ -68,9 +70,9 @@ static bool digits_get(const char **at, size_t count, uint64_t *out)
 
 static bool snapshot_name(const char *at, struct raft_name *out)
 {
-    uint64_t term, stamp;
+    uint64_t stamp;
 
-    if (!digits_get(&at, 0, &term) || *at++ != '-' || !digits_get(&at, 0, &out->last) ||
+    if (!digits_get(&at, 0, &out->term) || *at++ != '-' || !digits_get(&at, 0, &out->last) ||
         *at++ != '-' || !digits_get(&at, 0, &stamp)) {
         return false;
     }
@@ -159,6 +161,7 @@ static void entry_inspect(struct segment *s, uint64_t at, const uint8_t *head, s
         inspect_damage(s->in, s->path, at, "an entry that is no command");
         s->valid = false;
     }
+    s->in->entries_term = ND_MAX(s->in->entries_term, nd_get_u64(head));
     if (!s->in->quiet) {
         nd_report_begin(report, "raft-entry");
         nd_report_u64(report, "at", at);
@@ -267,6 +270,10 @@ static bool term_inspect(struct inspect *in, const char *path, struct nd_slice b
     if (!valid) {
         inspect_damage(in, path, 0, "not a term and a vote");
         return false;
+    }
+    if (nd_get_u64(bytes.data + 8) > in->term_version) { /* the newer one counts */
+        in->term_version = nd_get_u64(bytes.data + 8);
+        in->term = nd_get_u64(bytes.data + 16);
     }
     if (!in->quiet) {
         nd_report_begin(in->report, "raft-term");

@@ -7,6 +7,7 @@
 
 #include "storage/base/alloc.h"
 
+#include "cluster/inspect.h"
 #include "cluster/metastore_impl.h"
 #include "cluster/view.h"
 
@@ -177,27 +178,16 @@ static enum nd_err directories_open(struct nd_metastore *metastore, struct nd_er
     return err;
 }
 
-static bool is_term_file(void *arg, const char *name, enum nd_file_kind kind)
-{
-    (void)kind;
-    *(bool *)arg = *(bool *)arg || strncmp(name, "metadata", strlen("metadata")) == 0;
-    return !*(bool *)arg;
-}
-
 /* Term and vote. Without them libraft starts at term 0 below its own log and never leads again; and
  * they are seen to be missing before it renames or removes any segment. */
 static enum nd_err term_check(const struct nd_metastore *metastore, struct nd_errmsg *msg)
 {
     const struct nd_env *env = metastore->options.env;
-    bool any = false, term = false;
+    bool any = false;
     enum nd_err err = env->list(env->impl, metastore->raft_dir, seen_any, &any, msg);
-    if (err == ND_OK) {
-        err = env->list(env->impl, metastore->raft_dir, is_term_file, &term, msg);
-    }
-    if (err == ND_OK && any && !term && metastore->identity.bootstrapped) {
-        nd_errmsg_set(msg, "%s/metadata1 and metadata2 are missing, yet there is a log beside them",
-                      metastore->raft_dir);
-        return ND_ERR_CORRUPT;
+
+    if (err == ND_OK && any && metastore->identity.bootstrapped) {
+        err = nd_inspect_term_check(env, metastore->raft_dir, msg);
     }
     return err;
 }

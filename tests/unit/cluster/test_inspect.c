@@ -174,12 +174,44 @@ static void inspect__of_a_lost_term_is_damage(void **state)
     sim_env_free(sim);
 }
 
+static void term_put(struct sim_env *sim, uint64_t term)
+{
+    uint8_t bytes[32] = {0};
+
+    nd_put_u64(bytes, 1);
+    nd_put_u64(bytes + 8, 1);
+    nd_put_u64(bytes + 16, term);
+    file_put(sim, "raft/metadata1", nd_slice_make(bytes, sizeof bytes));
+}
+
+static void inspect__of_a_term_below_that_of_the_log_is_damage(void **state)
+{
+    struct sim_env *sim = sim_env_new(1);
+    const struct nd_env *env = sim_env_get(sim);
+    struct nd_buf segment;
+    struct nd_errmsg msg = {{0}};
+    (void)state;
+
+    nd_buf_init(&segment, 4096);
+    segment_put(&segment); /* an entry of term 3 */
+    assert_int_equal(nd_env_mkdirs(env, "raft", &msg), ND_OK);
+    file_put(sim, "raft/0000000000000001-0000000000000001", nd_buf_slice(&segment));
+    assert_int_equal(nd_inspect_term_check(env, "raft", &msg), ND_ERR_CORRUPT);
+    term_put(sim, 3);
+    assert_int_equal(nd_inspect_term_check(env, "raft", &msg), ND_OK);
+    term_put(sim, 2);
+    assert_int_equal(nd_inspect_term_check(env, "raft", &msg), ND_ERR_CORRUPT);
+    nd_buf_release(&segment);
+    sim_env_free(sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inspect__shows_commands_and_finds_every_flipped_byte),
         cmocka_unit_test(inspect__survives_any_bytes),
         cmocka_unit_test(inspect__of_a_lost_term_is_damage),
+        cmocka_unit_test(inspect__of_a_term_below_that_of_the_log_is_damage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -524,6 +524,29 @@ static void metastore_open__refuses_without_its_term(void **state)
     nd_free(raft_dir);
 }
 
+static void metastore_open__refuses_with_a_damaged_term(void **state)
+{
+    enum { FORMAT_BYTE = 2 };
+    struct meta *meta = &((struct fixture *)*state)->meta;
+    char *raft_dir = nd_xasprintf("%s/raft", meta->dir);
+    meta_open(meta);
+    meta_create(meta, "one", 3);
+    meta_close(meta);
+    char *name = files_find(raft_dir, "metadata", NULL);
+    char *path = nd_xasprintf("%s/%s", raft_dir, name);
+    assert_int_equal(files_count(raft_dir, "metadata"), 1);
+
+    files_flip(path, FORMAT_BYTE);
+    expect_refusal(meta, ND_ERR_CORRUPT, "metadata1");
+    files_flip(path, FORMAT_BYTE);
+    meta_open(meta);
+    meta_close(meta);
+
+    nd_free(path);
+    nd_free(name);
+    nd_free(raft_dir);
+}
+
 static void metastore_open__finishes_a_first_start_that_was_cut_short(void **state)
 {
     struct meta *meta = &((struct fixture *)*state)->meta;
@@ -579,6 +602,7 @@ int main(void)
         CASE(metastore_open__refuses_when_its_files_are_gone),
         CASE(metastore_open__refuses_without_its_log),
         CASE(metastore_open__refuses_without_its_term),
+        CASE(metastore_open__refuses_with_a_damaged_term),
         CASE(metastore_open__finishes_a_first_start_that_was_cut_short),
         CASE(metastore_open__refuses_bad_options),
     };
