@@ -113,11 +113,15 @@ static bool may_be_lost(const struct trial *t, uint32_t topic, uint64_t offset)
     return false;
 }
 
-/* Damage to both copies of a `state`: the partition is refused by name. */
+/* A partition is refused by name when both copies of its `state` are damaged, and when segments end
+ * before what was flushed as if there had never been more. */
 static bool may_be_unavailable(const struct trial *t, uint32_t topic)
 {
-    return topic == STORE_COLD && path_has(t, "/state") &&
-           (t->damage->kind == ZERO || t->damage->kind == CUT);
+    enum damage_kind kind = t->damage->kind;
+    bool is_own = path_has(t, topic == STORE_COLD ? "/cold/" : "/warm/");
+
+    return is_own && ((path_has(t, "/state") && (kind == ZERO || kind == CUT)) ||
+                      (path_has(t, ".log") && kind != FLIP));
 }
 
 /* An older copy forgets what was acked since. */
@@ -224,6 +228,8 @@ static void alive_check(struct trial *t, uint32_t topic, const bool stored[STORE
     bool may_be_low = hits_last_group(t);
     if (offset < t->store->counts[topic] && (!may_be_low || stored[offset])) {
         problem(t, "topic %u: offset %llu is given twice", topic, (unsigned long long)offset);
+    } else if (t->unavailable) {
+        return; /* it is kept for when the partition is whole again */
     } else if (!node_take(&t->node, topic, 0, &delivery) || delivery.offset != offset ||
                strcmp(delivery.payload, "alive") != 0) {
         problem(t, "topic %u: a new message is not delivered", topic);
@@ -332,6 +338,9 @@ static struct image segments_needed(const struct trial *t)
         for (uint32_t k = 0; k < t->store->frames_count; k++) {
             const struct store_frame *frame = &t->store->frames[k];
             end = strcmp(frame->path, needed.files[i].path) == 0 ? ND_MAX(end, frame->to) : end;
+        }
+        if (t->damage->kind == ZERO_SECTOR && &t->image->files[i] == t->hit) {
+            end = ND_MIN(end, t->damage->from); /* what reads as zeros may be written over */
         }
         needed.files[i].size = ND_MIN(needed.files[i].size, end);
     }

@@ -34,8 +34,12 @@ class Sample(Node):
     refused = None
 
     def wait_ready(self):
-        wait_until(lambda: self.process.poll() is not None or os.path.exists(self.path("ready.json")),
-                   "the node is ready or ends")
+        try:
+            wait_until(lambda: self.process.poll() is not None or os.path.exists(self.path("ready.json")),
+                       "the node is ready or ends")
+        except AssertionError:
+            sys.stderr.write(self.log())
+            raise
         if self.process.poll() is not None:
             self.refused = self.log()
             return "127.0.0.1:1"
@@ -163,6 +167,7 @@ def main():
                     file.write(change(before))
                 damages = check_tools(os.path.join(work, "data"), path, what)
                 counts["found"] += bool(damages)
+                print(f"{path}: {what}", flush=True)
                 node = Sample(work, flags=write_config(work))
                 try:
                     if node.refused is not None:
