@@ -189,8 +189,9 @@ static void remove_arrived(struct nd_msg *msg, void *owner)
 
     job->result = path_move_aside(flusher, job->path, &why);
     if (job->result != ND_OK) {
-        nd_log(flusher->options.log, ND_LOG_ERROR, "storage", "cannot move a directory aside",
-               "path=\"%s\" reason=\"%s\"", job->path, why.text);
+        nd_log_lasting(flusher->options.log, ND_LOG_ERROR, "storage",
+                       "cannot move a directory aside", "path=\"%s\" reason=\"%s\"", job->path,
+                       why.text);
     }
     if (job->reply_to != NULL) {
         nd_inbox_push(job->reply_to, &job->reply);

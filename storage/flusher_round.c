@@ -29,9 +29,9 @@ static void failure_tell(const struct nd_flusher *flusher, const struct nd_flush
 {
     enum nd_log_level level = job->result == ND_ERR_NO_SPACE ? ND_LOG_WARN : ND_LOG_ERROR;
 
-    nd_log(flusher->options.log, level, "storage", "flush failed",
-           "topic=%s partition=%" PRIu32 " err=%s reason=\"%s\"", job->id.topic, job->id.partition,
-           nd_err_name(job->result), msg->text);
+    nd_log_lasting(flusher->options.log, level, "storage", "flush failed",
+                   "topic=%s partition=%" PRIu32 " err=%s reason=\"%s\"", job->id.topic,
+                   job->id.partition, nd_err_name(job->result), msg->text);
     nd_series_add(nd_metrics_counter(flusher->options.metrics, "errors_total",
                                      "component=\"storage\",kind=\"flush\"",
                                      "Errors, by component and kind."),
@@ -294,8 +294,8 @@ void flusher_unit_back(struct nd_msg *msg, void *owner)
     /* Nothing of ours has to be replayed: an older CHECKPOINT is only a lower one. */
     nd_wal_stager_needs(flusher->options.wal, &flusher->stager, UINT64_MAX);
     if (flusher->unit.result != ND_OK) {
-        nd_log(flusher->options.log, ND_LOG_WARN, "storage", "checkpoint failed", "err=%s",
-               nd_err_name(flusher->unit.result));
+        nd_log_lasting(flusher->options.log, ND_LOG_WARN, "storage", "checkpoint failed", "err=%s",
+                       nd_err_name(flusher->unit.result));
         round_unknown(flusher);
         return;
     }

@@ -109,8 +109,8 @@ bool plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const c
         }
     }
     if (err != ND_OK && err != ND_ERR_NOT_FOUND) {
-        nd_log(plog->options.log, ND_LOG_WARN, "storage", "cannot remove a segment file",
-               "file=\"%s\" err=\"%s\"", path, msg.text);
+        nd_log_lasting(plog->options.log, ND_LOG_WARN, "storage", "cannot remove a segment file",
+                       "file=\"%s\" err=\"%s\"", path, msg.text);
     }
     nd_free(gone);
     nd_free(path);

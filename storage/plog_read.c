@@ -217,8 +217,8 @@ enum nd_err nd_plog_read(struct nd_plog *plog, uint64_t offset, struct nd_frame_
             continue; /* what was read may have been cut short: look again */
         }
         if (err == ND_ERR_CORRUPT) {
-            nd_log(plog->options.log, ND_LOG_ERROR, "storage", "damaged frame",
-                   "dir=\"%s\" offset=%" PRIu64, plog->dir, offset);
+            nd_log_lasting(plog->options.log, ND_LOG_ERROR, "storage", "damaged frame",
+                           "dir=\"%s\" offset=%" PRIu64, plog->dir, offset);
         }
         *next_out = search.next;
         return err;

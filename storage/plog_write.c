@@ -85,9 +85,9 @@ void plog_index_store(const struct nd_plog *plog, const struct nd_segment *segme
     struct nd_errmsg msg = {{0}};
 
     if (nd_segment_index_store(plog->options.env, plog->dir, segment, &msg) != ND_OK) {
-        nd_log(plog->options.log, ND_LOG_WARN, "storage",
-               "cannot store an index; it will be rebuilt", "dir=\"%s\" err=\"%s\"", plog->dir,
-               msg.text);
+        nd_log_lasting(plog->options.log, ND_LOG_WARN, "storage",
+                       "cannot store an index; it will be rebuilt", "dir=\"%s\" err=\"%s\"",
+                       plog->dir, msg.text);
     }
 }
 

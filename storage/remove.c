@@ -157,8 +157,9 @@ bool nd_remover_step(struct nd_remover *remover)
         err = file_step(remover, item, stat.size, &done, &msg);
     }
     if (err != ND_OK && err != ND_ERR_NOT_FOUND) {
-        nd_log(remover->log, ND_LOG_WARN, "storage", "cannot remove; the next start tries again",
-               "path=\"%s\" err=\"%s\"", item->path, msg.text);
+        nd_log_lasting(remover->log, ND_LOG_WARN, "storage",
+                       "cannot remove; the next start tries again", "path=\"%s\" err=\"%s\"",
+                       item->path, msg.text);
     }
     if (done || err != ND_OK) {
         nd_mutex_lock(&remover->lock);

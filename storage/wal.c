@@ -422,8 +422,8 @@ static bool wal_resume(struct nd_wal *wal)
     enum nd_err err = nd_wal_start_file(wal, first, &msg);
     if (err != ND_OK) {
         wal->retry_ns = mono_ns(wal) + retry_ns;
-        nd_log(wal->options.log, ND_LOG_WARN, "wal", "no fresh file yet", "reason=\"%s\"",
-               msg.text);
+        nd_log_lasting(wal->options.log, ND_LOG_WARN, "wal", "no fresh file yet", "reason=\"%s\"",
+                       msg.text);
         return true;
     }
     nd_mutex_lock(&wal->lock);

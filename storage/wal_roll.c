@@ -103,8 +103,8 @@ bool nd_wal_drop_spare(struct nd_wal *wal)
     nd_wal_spare_path(path, wal->options.dir, spare->number);
     enum nd_err err = wal->env->unlink(wal->env->impl, path, &msg);
     if (err != ND_OK) { /* its name may be gone all the same: the next open adopts or removes it */
-        nd_log(wal->options.log, ND_LOG_WARN, "wal", "spare not removed", "reason=\"%s\"",
-               msg.text);
+        nd_log_lasting(wal->options.log, ND_LOG_WARN, "wal", "spare not removed", "reason=\"%s\"",
+                       msg.text);
     }
     nd_free(spare);
     return err == ND_OK;

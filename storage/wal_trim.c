@@ -68,8 +68,8 @@ static void room_measure(struct nd_wal *wal)
     struct nd_disk_space space;
 
     if (wal->env->space(wal->env->impl, wal->options.dir, &space, &msg) != ND_OK) {
-        nd_log(wal->options.log, ND_LOG_WARN, "wal", "free space unknown", "reason=\"%s\"",
-               msg.text);
+        nd_log_lasting(wal->options.log, ND_LOG_WARN, "wal", "free space unknown", "reason=\"%s\"",
+                       msg.text);
         return;
     }
     nd_mutex_lock(&wal->lock);
@@ -85,7 +85,8 @@ void nd_wal_check_space(struct nd_wal *wal)
     uint64_t now_ns = wal->env->mono_ns(wal->env->impl);
 
     if (nd_wal_fill_spares(wal, &msg) != ND_OK) {
-        nd_log(wal->options.log, ND_LOG_WARN, "wal", "spare not made", "reason=\"%s\"", msg.text);
+        nd_log_lasting(wal->options.log, ND_LOG_WARN, "wal", "spare not made", "reason=\"%s\"",
+                       msg.text);
     }
     room_measure(wal);
     nd_mutex_lock(&wal->lock);
@@ -234,7 +235,8 @@ void nd_wal_trim(struct nd_wal *wal)
         err = nd_wal_fill_spares(wal, &msg);
     }
     if (err != ND_OK) {
-        nd_log(wal->options.log, ND_LOG_WARN, "wal", "trim postponed", "reason=\"%s\"", msg.text);
+        nd_log_lasting(wal->options.log, ND_LOG_WARN, "wal", "trim postponed", "reason=\"%s\"",
+                       msg.text);
     }
 }
 

@@ -123,9 +123,10 @@ static void batch_reply(struct nd_msg *msg, void *owner)
         partition->evicting = false;
         if (result != ND_OK) {
             nd_series_add(shard->broker->meters.errors_evict, 1);
-            nd_log(shard->broker->options.log, ND_LOG_WARN, "broker", "idle partition not closed",
-                   "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
-                   partition->id.partition, nd_err_name(result), batch->msg.text);
+            nd_log_lasting(shard->broker->options.log, ND_LOG_WARN, "broker",
+                           "idle partition not closed",
+                           "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
+                           partition->id.partition, nd_err_name(result), batch->msg.text);
         } else if (partition->uses == batch->uses[i] && is_evictable(partition)) {
             forget(partition);
         }

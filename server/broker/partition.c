@@ -183,9 +183,9 @@ static void open_reply(struct nd_msg *msg, void *owner)
         partition->retain_due = false;
         nd_cold_release(partition);
         partition->retry_ns = shard->now_ns + DAMAGED_RETRY_NS;
-        nd_log(shard->broker->options.log, ND_LOG_ERROR, "broker", "partition not opened",
-               "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
-               partition->id.partition, nd_err_name(job->result), job->msg.text);
+        nd_log_lasting(shard->broker->options.log, ND_LOG_ERROR, "broker", "partition not opened",
+                       "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
+                       partition->id.partition, nd_err_name(job->result), job->msg.text);
         nd_waiters_damaged(partition);
     }
     nd_positions_release(&job->positions);

@@ -92,10 +92,10 @@ static void remember_bad(struct nd_partition *partition, const struct nd_cold_re
         next = ND_MAX(next, ND_MIN(read->next, partition->tail.flushed));
     }
     partition->bad = (struct nd_bad_range){read->offset, next, read->result};
-    nd_log(partition->topic->shard->broker->options.log, ND_LOG_WARN, "broker",
-           "records cannot be read", "topic=%s partition=%u first=%llu next=%llu err=%s",
-           partition->id.topic, partition->id.partition, (unsigned long long)read->offset,
-           (unsigned long long)next, nd_err_name(read->result));
+    nd_log_lasting(partition->topic->shard->broker->options.log, ND_LOG_WARN, "broker",
+                   "records cannot be read", "topic=%s partition=%u first=%llu next=%llu err=%s",
+                   partition->id.topic, partition->id.partition, (unsigned long long)read->offset,
+                   (unsigned long long)next, nd_err_name(read->result));
 }
 
 static enum nd_err read_take(struct nd_shard *shard, struct nd_cold_read *read)
@@ -122,10 +122,10 @@ static enum nd_err read_take(struct nd_shard *shard, struct nd_cold_read *read)
      * cannot be opened as it is (a file is lost, P5) waits for a human. */
     bool unusable = !read->opened && read->result == ND_ERR_CORRUPT;
     nd_series_add(shard->broker->meters.errors_read, 1);
-    nd_log(shard->broker->options.log, unusable ? ND_LOG_ERROR : ND_LOG_WARN, "broker",
-           unusable ? "partition is unavailable" : "read failed",
-           "topic=%s partition=%u offset=%llu reason=\"%s\"", partition->id.topic,
-           partition->id.partition, (unsigned long long)read->offset, read->msg.text);
+    nd_log_lasting(shard->broker->options.log, unusable ? ND_LOG_ERROR : ND_LOG_WARN, "broker",
+                   unusable ? "partition is unavailable" : "read failed",
+                   "topic=%s partition=%u offset=%llu reason=\"%s\"", partition->id.topic,
+                   partition->id.partition, (unsigned long long)read->offset, read->msg.text);
     partition->retry_ns = shard->now_ns + (unusable ? LOST_RETRY_NS : RETRY_NS);
     nd_heap_put(&shard->retries, &partition->retry, partition->retry_ns);
     return read->opened || unusable ? read->result : ND_ERR_UNAVAILABLE;

@@ -78,9 +78,10 @@ static void open_reply(struct nd_msg *msg, void *owner)
         nd_chores_look_soon(partition);
     } else {
         partition->retain_due = false; /* the next walk tries again */
-        nd_log(shard->broker->options.log, ND_LOG_WARN, "broker", "log not opened for retention",
-               "topic=%s partition=%u err=%s reason=\"%s\"", partition->id.topic,
-               partition->id.partition, nd_err_name(job->result), job->msg.text);
+        nd_log_lasting(shard->broker->options.log, ND_LOG_WARN, "broker",
+                       "log not opened for retention", "topic=%s partition=%u err=%s reason=\"%s\"",
+                       partition->id.topic, partition->id.partition, nd_err_name(job->result),
+                       job->msg.text);
     }
     bool told = job->result == ND_OK || job->result == ND_ERR_CORRUPT;
     nd_read_resume(partition, told ? job->result : ND_ERR_UNAVAILABLE);

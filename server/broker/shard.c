@@ -177,8 +177,8 @@ enum nd_err nd_shard_stage_unit(struct nd_shard *shard, struct nd_wal_unit *unit
     }
     if (err == ND_ERR_OVERLOADED || err == ND_ERR_TOO_LARGE) {
         /* The budgets in front (T1) and our own sizes exclude it. */
-        nd_log(shard->broker->options.log, ND_LOG_ERROR, "broker", "WAL refused a unit",
-               "err=%s bytes=%zu", nd_err_name(err), unit->bytes);
+        nd_log_lasting(shard->broker->options.log, ND_LOG_ERROR, "broker", "WAL refused a unit",
+                       "err=%s bytes=%zu", nd_err_name(err), unit->bytes);
     }
     if (unit->class == ND_WAL_RESERVED) {
         down_begin(shard, err == ND_ERR_UNAVAILABLE ? DOWN_PROBE_NS : DOWN_FULL_NS);

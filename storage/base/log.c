@@ -21,7 +21,9 @@ enum {
     LINE_SIZE_MAX = 8 * PAIRS_SIZE_MAX, /* JSON needs up to six bytes for one */
     STALL_MS_MAX = 100,
 };
-#define WINDOW_NS ((uint64_t)1000000000)
+#define WINDOW_NS     ((uint64_t)1000000000)
+#define REMIND_NS     (60 * WINDOW_NS) /* a fault that lasts is told again */
+#define FAULT_OVER_NS (10 * WINDOW_NS) /* not met for so long: it is over */
 
 /* How often an event was seen in the second that began at `window_ns`. */
 struct rate {
@@ -29,6 +31,7 @@ struct rate {
     uint64_t window_ns;
     uint32_t lines;
     uint32_t suppressed; /* since the last line that was written */
+    uint64_t met_ns;     /* of a lasting fault: when it was met last */
 };
 
 struct nd_log {
@@ -311,6 +314,7 @@ struct event {
     enum nd_log_level level;
     const char *component, *name, *pairs;
     uint32_t suppressed;
+    bool lasting;
 };
 
 static void put_json_line(struct nd_buf *out, int64_t wall_ms, const struct event *event)
@@ -345,12 +349,13 @@ static void put_text_line(struct nd_buf *out, int64_t wall_ms, const struct even
     nd_buf_put_u8(out, '\n');
 }
 
-static uint64_t event_id(const char *component, const char *name)
+static uint64_t event_id(const char *component, const char *name, const char *pairs)
 {
-    static const uint64_t key[2] = {0, 0}; /* fixed texts: nobody chooses collisions */
+    static const uint64_t key[2] = {0, 0}; /* our own texts: nobody chooses collisions */
     uint64_t id = nd_siphash(key, nd_slice_str(component)) * 3;
 
-    return (id ^ nd_siphash(key, nd_slice_str(name))) | 1;
+    return ((id ^ nd_siphash(key, nd_slice_str(name))) * 5 ^ nd_siphash(key, nd_slice_str(pairs))) |
+           1;
 }
 
 /* The event's place; when all its places are taken, that of the one that was quiet the longest. */
@@ -374,11 +379,35 @@ static struct rate *rate_of_locked(struct nd_log *log, uint64_t id)
     return oldest;
 }
 
+/* Is it time to tell of a fault that lasts? Its rate is kept by its whole text. */
+static bool is_news_locked(struct nd_log *log, const struct event *event, uint64_t now_ns,
+                           uint32_t *suppressed)
+{
+    struct rate *rate =
+        rate_of_locked(log, event_id(event->component, event->name, event->pairs) ^ 2);
+    bool lasts = rate->lines > 0 && now_ns - rate->met_ns < FAULT_OVER_NS;
+
+    rate->met_ns = now_ns;
+    if (lasts && now_ns - rate->window_ns < REMIND_NS) {
+        rate->suppressed += 1;
+        return false;
+    }
+    rate->window_ns = now_ns;
+    rate->lines = 1;
+    *suppressed = rate->suppressed;
+    rate->suppressed = 0;
+    return true;
+}
+
 static bool is_allowed_locked(struct nd_log *log, const struct event *event, uint32_t *suppressed)
 {
-    struct rate *rate = rate_of_locked(log, event_id(event->component, event->name));
     uint64_t now_ns = log->env->mono_ns(log->env->impl);
+    uint32_t lasting = 0;
 
+    if (event->lasting && !is_news_locked(log, event, now_ns, &lasting)) {
+        return false;
+    }
+    struct rate *rate = rate_of_locked(log, event_id(event->component, event->name, ""));
     if (rate->lines == 0 || now_ns - rate->window_ns >= WINDOW_NS) {
         rate->window_ns = now_ns;
         rate->lines = 0;
@@ -388,7 +417,7 @@ static bool is_allowed_locked(struct nd_log *log, const struct event *event, uin
         return false;
     }
     rate->lines += 1;
-    *suppressed = rate->suppressed;
+    *suppressed = rate->suppressed + lasting;
     rate->suppressed = 0;
     return true;
 }
@@ -431,41 +460,54 @@ static void write_event(struct nd_log *log, struct event *event)
     nd_mutex_unlock(&log->lock);
 }
 
-void nd_log(struct nd_log *log, enum nd_log_level level, const char *component, const char *event,
-            const char *pairs, ...)
+static void format_event(struct nd_log *log, struct event *event, const char *pairs, va_list args)
+    __attribute__((format(printf, 3, 0)));
+static void format_event(struct nd_log *log, struct event *event, const char *pairs, va_list args)
 {
     char small[1024];
     char *text = small;
-    va_list args;
+    va_list again;
 
-    if (log == NULL || (int)level < atomic_load_explicit(&log->level, memory_order_relaxed)) {
-        return; /* relaxed as in nd_log_set_level() */
-    }
-    if (pairs == NULL) {
-        struct event bare = {.level = level, .component = component, .name = event, .pairs = ""};
-        write_event(log, &bare);
+    /* relaxed as in nd_log_set_level() */
+    if (log == NULL ||
+        (int)event->level < atomic_load_explicit(&log->level, memory_order_relaxed)) {
         return;
     }
-    va_start(args, pairs);
-    int size = vsnprintf(small, sizeof small, pairs, args);
-    va_end(args);
+    va_copy(again, args);
+    int size = pairs == NULL ? -1 : vsnprintf(small, sizeof small, pairs, args);
     if (size >= (int)sizeof small) {
         size_t text_size = ND_MIN((size_t)size + 1, (size_t)PAIRS_SIZE_MAX);
         text = nd_xmalloc(text_size);
-        va_start(args, pairs);
-        (void)vsnprintf(text, text_size, pairs, args);
-        va_end(args);
+        (void)vsnprintf(text, text_size, pairs, again);
     }
-    struct event line = {
-        .level = level,
-        .component = component,
-        .name = event,
-        .pairs = size < 0 ? "" : text,
-    };
-    write_event(log, &line);
+    va_end(again);
+    event->pairs = size < 0 ? "" : text;
+    write_event(log, event);
     if (text != small) {
         nd_free(text);
     }
+}
+
+void nd_log(struct nd_log *log, enum nd_log_level level, const char *component, const char *event,
+            const char *pairs, ...)
+{
+    struct event line = {.level = level, .component = component, .name = event};
+    va_list args;
+
+    va_start(args, pairs);
+    format_event(log, &line, pairs, args);
+    va_end(args);
+}
+
+void nd_log_lasting(struct nd_log *log, enum nd_log_level level, const char *component,
+                    const char *event, const char *pairs, ...)
+{
+    struct event line = {.level = level, .component = component, .name = event, .lasting = true};
+    va_list args;
+
+    va_start(args, pairs);
+    format_event(log, &line, pairs, args);
+    va_end(args);
 }
 
 /* `c` as it stands between quotes; returns its bytes. */

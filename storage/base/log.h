@@ -37,6 +37,12 @@ bool nd_log_format_parse(const char *text, enum nd_log_format *out); /* json tex
 void nd_log(struct nd_log *log, enum nd_log_level level, const char *component, const char *event,
             const char *pairs, ...) ND_PRINTF(5, 6);
 
+/* The same for a fault that is met again and again while it lasts. A line that was written before,
+ * pairs and all, is left out until a minute has passed, or until the fault was not met for ten
+ * seconds; what was left out is said in the next as `suppressed`. */
+void nd_log_lasting(struct nd_log *log, enum nd_log_level level, const char *component,
+                    const char *event, const char *pairs, ...) ND_PRINTF(5, 6);
+
 /* Writes `text` in double quotes, with quotes, backslashes and control bytes escaped, for a %s of
  * `pairs`; cut to fit `out_size` (at least 3). Returns `out`. */
 const char *nd_log_quote(char *out, size_t out_size, const char *text);

@@ -314,6 +314,28 @@ static void log__limits_repeated_events_and_says_how_many(void **state)
     assert_string_equal(written(f), "2026-01-01T00:00:00.042Z INFO  c: often n=27\n");
 }
 
+static void log_lasting__tells_a_fault_once_and_reminds_once_a_minute(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f, ND_LOG_TEXT);
+    for (int i = 0; i < 60; i++) { /* met once a second, beside another of the same event */
+        nd_log_lasting(f->log, ND_LOG_WARN, "wal", "spare not made", "reason=%s", "full");
+        nd_log_lasting(f->log, ND_LOG_WARN, "wal", "spare not made", "reason=%s", "broken");
+        f->mono_ns += 1000000000;
+    }
+    assert_int_equal(count_lines(written(f)), 2);
+    nd_log_lasting(f->log, ND_LOG_WARN, "wal", "spare not made", "reason=%s", "full");
+    assert_string_equal(
+        written(f),
+        "2026-01-01T00:00:00.042Z WARN  wal: spare not made reason=full suppressed=59\n");
+
+    f->mono_ns += 10000000000; /* it was over meanwhile */
+    nd_log_lasting(f->log, ND_LOG_WARN, "wal", "spare not made", "reason=%s", "full");
+    assert_string_equal(written(f),
+                        "2026-01-01T00:00:00.042Z WARN  wal: spare not made reason=full\n");
+}
+
 static void log__counts_suppressed_as_a_number_in_json(void **state)
 {
     struct fixture *f = *state;
@@ -385,6 +407,7 @@ int main(void)
         CASE(log__drops_what_is_below_its_level),
         CASE(log_parse__knows_its_words_only),
         CASE(log__limits_repeated_events_and_says_how_many),
+        CASE(log_lasting__tells_a_fault_once_and_reminds_once_a_minute),
         CASE(log__counts_suppressed_as_a_number_in_json),
         CASE(log__keeps_lines_whole_between_threads),
     };
