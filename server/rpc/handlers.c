@@ -172,6 +172,15 @@ void nd_call_fail(struct nd_rpc_call *call, enum nd_err err, const struct nd_err
     nd_rpc_call_fail(call, err, msg == NULL ? NULL : msg->text);
 }
 
+void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic)
+{
+    struct nd_errmsg msg = {""};
+    if (err == ND_ERR_TOPIC_NOT_FOUND) { /* deleted meanwhile */
+        nd_errmsg_set(&msg, "%s: \"%s\"", nd_err_text(err), topic->name);
+    }
+    nd_call_fail(call, err, &msg);
+}
+
 void nd_call_refuse_stopping(struct nd_rpc_call *call)
 {
     nd_rpc_call_fail(call, ND_ERR_UNAVAILABLE, "the node is stopping");

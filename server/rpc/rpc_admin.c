@@ -16,10 +16,11 @@ struct change {
     struct nd_rpc_call *call;
     struct nd_topic_alter steps[3]; /* alter: retention, caps, partitions */
     uint32_t steps_count, step;
+    char topic[ND_TOPIC_NAME_SIZE_MAX + 1]; /* checked */
 };
 
 /* A change may begin: the budget and the gate are taken. */
-static struct change *change_begin(struct nd_rpc_call *call)
+static struct change *change_begin(struct nd_rpc_call *call, const char *topic)
 {
     struct nd_handlers *h = nd_handlers_of(call);
     if (!nd_budget_take(&h->admin, 1)) {
@@ -34,6 +35,7 @@ static struct change *change_begin(struct nd_rpc_call *call)
     struct change *change = nd_xcalloc(1, sizeof *change);
     change->handlers = h;
     change->call = call;
+    snprintf(change->topic, sizeof change->topic, "%s", topic);
     return change;
 }
 
@@ -45,7 +47,12 @@ static void change_end(struct change *change)
 
 static void change_failed(struct change *change, enum nd_err err, const char *text)
 {
-    nd_rpc_call_fail(change->call, err, text);
+    struct nd_errmsg msg = {""};
+    nd_errmsg_set(&msg, "%s", text);
+    if (err == ND_ERR_TOPIC_NOT_FOUND || err == ND_ERR_TOPIC_EXISTS) {
+        nd_errmsg_set(&msg, "%s: \"%s\"", text, change->topic);
+    }
+    nd_rpc_call_fail(change->call, err, msg.text);
     change_end(change);
 }
 
@@ -93,7 +100,7 @@ static void on_create(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_fail(call, err, &msg);
         return;
     }
-    struct change *change = change_begin(call);
+    struct change *change = change_begin(call, create.name);
     if (change != NULL) {
         nd_metastore_create_topic(h->options.metastore, &create, created, change);
         nd_handlers_leave(h);
@@ -182,7 +189,7 @@ static void on_alter(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_fail(call, err, &msg);
         return;
     }
-    struct change *change = change_begin(call);
+    struct change *change = change_begin(call, r->name);
     if (change == NULL) {
         return;
     }
@@ -228,7 +235,7 @@ static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_fail(call, err, &msg);
         return;
     }
-    struct change *change = change_begin(call);
+    struct change *change = change_begin(call, r->name);
     if (change != NULL) {
         struct nd_handlers *h = change->handlers;
         nd_metastore_delete_topic(h->options.metastore, r->name, deleted, change);

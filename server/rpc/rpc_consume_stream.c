@@ -118,6 +118,7 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
         nd_errmsg_set(&msg, "too many polls under way");
         err = ND_ERR_OVERLOADED;
     } else if (!(inside = nd_handlers_enter(h))) {
+        nd_errmsg_set(&msg, "the node is stopping");
         err = ND_ERR_UNAVAILABLE;
     } else {
         err = enlist(s, p);

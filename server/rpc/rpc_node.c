@@ -44,7 +44,7 @@ static void counted(struct nd_stats *stats, enum nd_err err, const struct nd_par
 {
     struct get_call *g = stats->data;
     if (err != ND_OK) {
-        nd_rpc_call_fail(g->call, err, NULL);
+        nd_call_fail_topic(g->call, err, g->topic);
     } else {
         struct nd_topic_view topic;
         struct stats_view *views = nd_xcalloc(count + 1, sizeof *views);

@@ -7,7 +7,8 @@
 
 enum { ND_SETTLES_MAX = 1000 }; /* of one request */
 
-/* Fill in one item; a handle that does not parse, or an action that is none, is its result. */
+/* Fill in one item. Its result: INVALID_ARGUMENT when the handle does not parse, UNSUPPORTED when
+ * the action is none. */
 void nd_settle_item_get(const Narad__V1__Settle *settle, struct nd_settle_item *out);
 
 #endif

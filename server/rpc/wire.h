@@ -41,7 +41,8 @@ size_t nd_wire_put_message(uint8_t *at, uint32_t field, const struct nd_delivery
 /* ProduceResponse.placements (1), ProduceResult.placements (4). `base` etc.: from the batch's runs.
  */
 size_t nd_wire_put_placement(uint8_t *at, uint32_t field, const struct nd_placement *placement);
-/* AckResponse.results (1), SubscribeResponse.results (2). */
+/* AckResponse.results (1), SubscribeResponse.results (2). INVALID_ARGUMENT: of the handle;
+ * UNSUPPORTED: an action that is none, told as an INVALID_ARGUMENT, too. */
 size_t nd_wire_put_settle_result(uint8_t *at, uint32_t field, enum nd_err err);
 
 /* A ProduceStreamResponse.results element: placements of `count` records, or the error. */

@@ -143,7 +143,13 @@ static void status_body(struct out *o, uint32_t first, enum nd_err err, const ch
 size_t nd_wire_put_settle_result(uint8_t *at, uint32_t field, enum nd_err err)
 {
     struct out body = {NULL, 0}, o = {at, 0};
-    const char *text = err == ND_ERR_INVALID_ARGUMENT ? "receipt handle is malformed" : NULL;
+    const char *text = NULL;
+    if (err == ND_ERR_INVALID_ARGUMENT) {
+        text = "receipt handle is malformed: give it back as it was delivered";
+    } else if (err == ND_ERR_UNSUPPORTED) {
+        text = "unknown action: 0 (ACK), 1 (EXTEND) and 2 (NACK) are allowed";
+        err = ND_ERR_INVALID_ARGUMENT;
+    }
     status_body(&body, 1, err, text);
     put_head(&o, field, body.size);
     status_body(&o, 1, err, text);

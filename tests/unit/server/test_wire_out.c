@@ -164,11 +164,12 @@ static void wire_put_produce_result__reads_back_through_protobuf_c(void **state)
 static void wire_put_settle_result__reads_back_through_protobuf_c(void **state)
 {
     (void)state;
-    static const enum nd_err errors[] = {ND_OK, ND_ERR_STALE, ND_ERR_INVALID_ARGUMENT};
-    static const int codes[] = {0, 9, 3};
+    static const enum nd_err errors[] = {ND_OK, ND_ERR_STALE, ND_ERR_INVALID_ARGUMENT,
+                                         ND_ERR_UNSUPPORTED};
+    static const int codes[] = {0, 9, 3, 3};
     uint8_t bytes[512];
     size_t size = 0;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         size_t wanted = nd_wire_put_settle_result(NULL, 1, errors[i]);
         assert_int_equal(nd_wire_put_settle_result(bytes + size, 1, errors[i]), wanted);
         size += wanted;
@@ -177,11 +178,12 @@ static void wire_put_settle_result__reads_back_through_protobuf_c(void **state)
     Narad__V1__AckResponse *r = narad__v1__ack_response__unpack(NULL, size, bytes);
 
     assert_non_null(r);
-    assert_int_equal(r->n_results, 3);
-    for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(r->n_results, 4);
+    for (size_t i = 0; i < 4; i++) {
         assert_int_equal(r->results[i]->code, codes[i]);
     }
-    assert_string_equal(r->results[2]->error, "receipt handle is malformed");
+    assert_non_null(strstr(r->results[2]->error, "receipt handle is malformed"));
+    assert_non_null(strstr(r->results[3]->error, "0 (ACK), 1 (EXTEND) and 2 (NACK) are allowed"));
     narad__v1__ack_response__free_unpacked(r, NULL);
 }
 
