@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """Cancels, many parked polls, the drain at a stop, restarts."""
 
+import json
 import signal
 import socket
 import threading
+import time
 import unittest
 
 import grpc
@@ -196,6 +198,29 @@ class Life(unittest.TestCase):
             node.stop()
             node.start()
             self.assertEqual(node.take_all("f"), [])
+
+    def test_a_start_with_little_memory_flushes_while_it_replays(self):  # W8
+        with Node() as node:
+            began = time.monotonic()
+            node.create("m", partitions=80)
+            for partition in range(80):  # none has the 1 MiB that would be flushed
+                node.produce("m", *[bytes([partition]) * 100000] * 7, partition=partition)
+            node.kill()
+            flushed_by_age = time.monotonic() - began > 50
+            with open(node.path("narad.json"), "w", encoding="utf-8") as file:
+                json.dump({"storage": {"tail_memory_bytes": 32 << 20}}, file)
+            node.flags = ["--config", node.path("narad.json")]
+            node.start()
+            self.assertTrue(flushed_by_age or "tails flushed while replaying" in node.log())
+            node.kill()
+            node.start()  # the log still has all of it: it is stored once
+            for partition in range(80):
+                replayed = [m for reply in node.broker.Replay(
+                    broker_pb2.ReplayRequest(topic="m", partition=partition), timeout=PATIENCE)
+                    for m in reply.messages]
+                self.assertEqual([m.offset for m in replayed], list(range(7)))
+                self.assertEqual({m.payload for m in replayed}, {bytes([partition]) * 100000})
+            self.assertEqual(len(node.take_all("m")), 80 * 7)
 
     def test_the_unix_socket_serves(self):
         with Node() as node:
