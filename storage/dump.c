@@ -216,7 +216,7 @@ static enum kind kind_by_name(const char *name)
     if (strcmp(name, "state") == 0 || strcmp(name, "state.tmp") == 0) {
         return KIND_STATE;
     }
-    if (strcmp(name, "LOCK") == 0 || strcmp(name, "syncfs") == 0) {
+    if (strcmp(name, "LOCK") == 0 || strcmp(name, "syncfs") == 0 || strcmp(name, "ballast") == 0) {
         return KIND_MARKER;
     }
     return strcmp(name, "FORMAT") == 0 ? KIND_FORMAT : KIND_NONE;
