@@ -180,6 +180,48 @@ static void evict__is_given_up_when_it_is_used_meanwhile(void **state)
     assert_false(node_take(node, 0, 0, &delivery));
 }
 
+/* Everything but the flusher. */
+static void run_without_flusher(struct node *node)
+{
+    uint64_t next_ns;
+
+    while (nd_broker_step(node->broker, 0, &next_ns) || nd_wal_step(node->wal)) {
+    }
+}
+
+/* A delivery and its ack begin and end between the snapshot and its way to the disk: it no longer
+ * looks used, but the snapshot does not know of them. */
+static void evict__is_given_up_for_an_ack_that_came_and_went(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct node_delivery delivery;
+
+    assert_int_equal(node_produce(node, 0, 0, "m0", NULL), ND_OK);
+    assert_int_equal(node_produce(node, 0, 0, "m1", NULL), ND_OK);
+    node_advance(node, FLUSH_MS + 500);
+    sim_env_advance_ms(node->sim, IDLE_MS + LOOK_MS);
+    run_without_flusher(node); /* the snapshot is on its way */
+    struct node_poll *poll = node_poll_start(node, 0, ND_PARTITION_ANY, 1, 0);
+    run_without_flusher(node);
+    assert_true(poll->done && poll->count == 1);
+    struct node_settle *settle = node_settle_start(node, 0, poll->list, 1, ND_SETTLE_ACK);
+    run_without_flusher(node);
+    assert_true(settle->done);
+    assert_int_equal(settle->items[0].result, ND_OK);
+    nd_free(settle);
+    nd_free(poll);
+    node_run(node); /* its `state` is there */
+    assert_true(evicted(node) == 0);
+    assert_true(node_take(node, 0, 0, &delivery));
+    assert_int_equal(delivery.offset, 1);
+    assert_int_equal(node_settle(node, 0, &delivery, ND_SETTLE_NACK), ND_OK);
+    node_advance(node, SETTLED_MS);
+    assert_true(evicted(node) == 1);
+    assert_true(node_take(node, 0, 0, &delivery));
+    assert_int_equal(delivery.offset, 1);
+}
+
 static void evict__spares_what_somebody_holds_or_waits_for(void **state)
 {
     struct fixture *fixture = *state;
@@ -487,6 +529,7 @@ int main(void)
         T(evict__survives_a_power_cut_and_a_crash),
         T(evict__lets_the_log_go),
         T(evict__is_given_up_when_it_is_used_meanwhile),
+        T(evict__is_given_up_for_an_ack_that_came_and_went),
         T(evict__spares_what_somebody_holds_or_waits_for),
         T(evict__takes_the_series_along_unless_they_tell_of_a_lag),
         T(evict__never_happens_when_it_is_off),
