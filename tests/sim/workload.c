@@ -429,9 +429,11 @@ static void aging_count(struct workload *workload)
     }
 }
 
-/* Time goes by, or "mail" is kept for ever from now on, or no longer. */
+/* Time goes by, or "mail" is kept for ever from now on, or no longer; now and then the flusher is
+ * slow, so that much happens between a snapshot and its `state`. */
 static void op_aging(struct workload *workload)
 {
+    workload->node.flusher_stalled = draw(workload, 4) == 0;
     if (draw(workload, 6) == 0) {
         node_topic_retention(&workload->node, 1, draw(workload, 2) == 0 ? 0 : AGE_MS);
         return;
@@ -587,6 +589,7 @@ void workload_heal(struct workload *workload)
     if (workload->node.broker == NULL || over(workload)) {
         return;
     }
+    workload->node.flusher_stalled = false;
     latch(workload);
     node_advance(&workload->node, 15000);
     uint32_t first = ledger->count;

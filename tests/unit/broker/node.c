@@ -136,7 +136,7 @@ enum nd_err node_open(struct node *node, struct nd_errmsg *msg)
                                                                 ? node->options.recovery_tail_bytes
                                                                 : node->options.tail_memory_bytes};
 
-    node->wal_stalled = false;
+    node->wal_stalled = node->flusher_stalled = false;
     node->metrics = nd_metrics_new();
     memset(options.store_id, STORE_ID, sizeof options.store_id);
     nd_recovery_init(&recovery, &options);
@@ -172,7 +172,7 @@ enum nd_err node_open(struct node *node, struct nd_errmsg *msg)
 /* Memory goes; the disk may answer or not. */
 void node_discard(struct node *node)
 {
-    node->wal_stalled = false;
+    node->wal_stalled = node->flusher_stalled = false;
     if (node->broker != NULL) {
         nd_broker_stop(node->broker);
         nd_broker_free(node->broker);
@@ -227,7 +227,9 @@ bool node_step(struct node *node)
     if (!node->wal_stalled) {
         moved |= nd_wal_step(node->wal);
     }
-    moved |= nd_flusher_step(node->flusher);
+    if (!node->flusher_stalled) {
+        moved |= nd_flusher_step(node->flusher);
+    }
     return moved;
 }
 

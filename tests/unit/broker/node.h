@@ -41,6 +41,7 @@ struct node {
     uint64_t incarnation_next;
     size_t recovery_bytes_peak; /* of the last node_open */
     bool wal_stalled;           /* node_run leaves the WAL alone */
+    bool flusher_stalled;       /* the same of the flusher */
     bool gone;                  /* what confirm_gone answers */
     enum nd_err gone_err;
     uint32_t gone_asked;
