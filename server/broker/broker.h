@@ -219,7 +219,7 @@ struct nd_replay {
     uint64_t offset;       /* in; out: where the next read continues */
     uint64_t end;          /* in: 0 = high watermark now; out: the bound used */
     uint32_t messages_max; /* of this read, 1..1000; also at most 1 MiB */
-    /* OK, count 0: at the end. GONE: below `oldest`. CORRUPT: go on from the next. One at a time. */
+    /* OK, count 0: the end. GONE: below `oldest`. CORRUPT: go on from the next. One at a time. */
     void (*done)(struct nd_replay *replay, enum nd_err err, const struct nd_delivery *deliveries,
                  uint32_t count);
     uint64_t oldest; /* out: lowest stored offset */
