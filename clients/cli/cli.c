@@ -49,7 +49,7 @@ int cli_usage_error(const struct cli *cli, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fprintf(stderr, "; see `narad %s --help`\n", cli->command);
-    return CLI_USAGE;
+    return CLI_FAILED;
 }
 
 int cli_fail_code(const char *doing, int code, const char *text)
@@ -106,7 +106,7 @@ static void command_help(const struct cli_command *command, const struct cli_opt
     for (const struct cli_option *o = common; o->name != NULL; o++) {
         option_help(o);
     }
-    printf("\nExit status: 0 done, 1 refused or not done in whole, 2 wrong usage.\n");
+    printf("\nExit status: 0 done, 1 wrong usage, refused or not done in whole.\n");
 }
 
 static bool number_parse(const char *text, uint64_t max, uint64_t *out)
@@ -357,7 +357,7 @@ static int unknown_command(char **words)
     fprintf(stderr, "narad: unknown command \"%s%s%s\"; the commands are:\n", words[0],
             words[1] != NULL ? " " : "", words[1] != NULL ? words[1] : "");
     nd_cli_usage(stderr);
-    return CLI_USAGE;
+    return CLI_FAILED;
 }
 
 /* `narad topics`, `narad topics --help`, `narad client help`. */

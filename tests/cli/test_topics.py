@@ -46,14 +46,14 @@ class Topics(Case):
         self.fails(1, "topics", "create", "", text="name required")
 
     def test_wrong_words_are_usage_errors(self):
-        self.fails(2, "topics", "create", text="missing argument: NAME")
-        self.fails(2, "topics", "create", "a", "b", text='unexpected argument "b"')
-        self.fails(2, "topics", "create", "a", "--partitions", "three", text="must be a whole number")
-        self.fails(2, "topics", "create", "a", "--partitions=-1", text="must be a whole number")
-        self.fails(2, "topics", "create", "a", "--partitions", "4294967296", text="0 to 4294967295")
-        self.fails(2, "topics", "create", "a", "--what", text="unknown option --what")
-        self.fails(2, "topics", "list", "a", text='unexpected argument "a"')
-        self.fails(2, "topics", "mend", "a", text='unknown command "topics mend"')
+        self.fails(1, "topics", "create", text="missing argument: NAME")
+        self.fails(1, "topics", "create", "a", "b", text='unexpected argument "b"')
+        self.fails(1, "topics", "create", "a", "--partitions", "three", text="must be a whole number")
+        self.fails(1, "topics", "create", "a", "--partitions=-1", text="must be a whole number")
+        self.fails(1, "topics", "create", "a", "--partitions", "4294967296", text="0 to 4294967295")
+        self.fails(1, "topics", "create", "a", "--what", text="unknown option --what")
+        self.fails(1, "topics", "list", "a", text='unexpected argument "a"')
+        self.fails(1, "topics", "mend", "a", text='unknown command "topics mend"')
 
     def test_get_shows_each_partition(self):
         topic = self.topic()
