@@ -10,7 +10,7 @@ amount=$2
 target=$(basename "$program" | sed 's/^fuzz_//')
 seeds=$(dirname "$(readlink -f "$0")")/corpus/$target
 keep=${ND_FUZZ_KEEP:-$(dirname "$program")}
-common=(-max_len=8192 -timeout=20 -rss_limit_mb=2048 "-artifact_prefix=$keep/$target-")
+common=(-max_len=8192 -timeout=300 -rss_limit_mb=2048 "-artifact_prefix=$keep/$target-")
 
 if [[ $amount == *s ]]; then
     mkdir -p "$keep/$target"
