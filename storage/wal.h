@@ -216,8 +216,8 @@ void nd_wal_thread_stop(struct nd_wal *wal); /* after the last staged group */
 
 /* --- trimming --- */
 /* Positions and tails below this sequence stand in the way of keeping the log small: flush or
- * restate them. 0: nothing does. After 60 s without entries it is the start of the active file.
- * @thread any */
+ * restate them. 0: nothing does. With a full disk, or after 60 s without entries, it is the start
+ * of the active file. @thread any */
 uint64_t nd_wal_lift_below(struct nd_wal *wal);
 /* Records that no segment takes, `bytes` in all, are to be restated at the head (F3) where they lie
  * below this sequence: keep_bytes and twice `bytes` behind, so that restating is never a reason to

@@ -131,7 +131,8 @@ uint64_t nd_wal_lift_below(struct nd_wal *wal)
     uint64_t now_ns = wal->env->mono_ns(wal->env->impl);
 
     nd_mutex_lock(&wal->lock);
-    uint64_t below = below_locked(wal, idle_locked(wal, now_ns) ? 0 : wal->options.keep_bytes);
+    bool hurry = wal->disk_full || idle_locked(wal, now_ns);
+    uint64_t below = below_locked(wal, hurry ? 0 : wal->options.keep_bytes);
     nd_mutex_unlock(&wal->lock);
     return below;
 }

@@ -173,6 +173,25 @@ static void wal_w7__an_idle_log_is_one_file_and_the_spares(void **state)
     assert_int_equal(world_stats(world).spares, 2);
 }
 
+/* W6: a full disk waits for no minute of rest: everything that is not the active file may go. */
+static void wal_w6__a_full_disk_is_relieved_without_a_rest(void **state)
+{
+    struct wal_world *world = *state;
+
+    put_many(world, 0, 20);
+    assert_int_equal(nd_wal_lift_below(world->wal), 0);
+    sim_env_set_space(world->sim, sim_env_space_used(world->sim) + (1 << 20));
+    nd_wal_check_space(world->wal);
+    assert_true(world_stats(world).disk_full);
+
+    uint64_t below = nd_wal_lift_below(world->wal);
+    assert_true(below > world->sequence[0] && below <= world->sequence[19]);
+    nd_wal_stager_needs(world->wal, &world->stager, below);
+    checkpoint(world);
+    nd_wal_trim(world->wal);
+    assert_int_equal(world_stats(world).files, 1);
+}
+
 /* A busy log writes no file twice: what trim frees is used again. At rest, or when the disk has no
  * plenty, only the two that W6 asks for stay. */
 static void wal_w3__a_busy_log_uses_its_files_again(void **state)
@@ -254,6 +273,7 @@ int main(void)
         CASE(wal_w7__trimmable_tells_whether_a_checkpoint_would_free_a_file),
         CASE(wal_w7__lift_below_keeps_the_log_at_its_size),
         CASE(wal_w7__an_idle_log_is_one_file_and_the_spares),
+        CASE(wal_w6__a_full_disk_is_relieved_without_a_rest),
         CASE(wal_w3__a_busy_log_uses_its_files_again),
         cmocka_unit_test(wal_w7__a_failed_trim_leaves_no_hole_and_is_repeated),
     };
