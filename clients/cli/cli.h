@@ -15,7 +15,7 @@
 /* Exit codes: what scripts may rely on. */
 enum {
     CLI_OK = 0,
-    CLI_FAILED = 1, /* wrong words, refused, or not done in whole; the text is on standard error */
+    CLI_FAILED = 1,  /* wrong words, refused, or not done in whole; the text is on standard error */
     CLI_NOTHING = 3, /* consume: no message within the wait */
 };
 
