@@ -39,6 +39,9 @@ struct bench {
     bool finished;        /* guarded by lock */
 };
 
+/* Close the library's client, before the run: each channel has a thread, and the core lets either
+ * of them wait for what comes for both, which then crosses from one to the other. */
+void bench_alone(struct bench *bench);
 void bench_error(struct bench *bench, const char *text);
 /* Did a call end because the node has no such method? */
 bool bench_refused(struct bench *bench, const struct nd_rpc_status *status);

@@ -150,6 +150,7 @@ int bench_consume_unary(struct bench *bench)
     }
     int result = fill(bench, bench->seconds_ms * 40);
     if (result == CLI_OK) {
+        bench_alone(bench);
         bench->started_ns = cli_now_ns();
         bench->stop_ns = bench->started_ns + bench->seconds_ms * 1000000u;
         nd_rpc_channel_post(bench->channel, unary_start, slots);
@@ -374,7 +375,11 @@ int bench_consume_stream(struct bench *bench)
 {
     int result = fill(bench, bench->seconds_ms * 150);
 
-    return result == CLI_OK ? sub_bench(bench, false) : result;
+    if (result != CLI_OK) {
+        return result;
+    }
+    bench_alone(bench);
+    return sub_bench(bench, false);
 }
 
 static void on_lone_produced(void *data, const struct nd_rpc_status *status, const void *reply)

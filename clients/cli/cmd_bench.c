@@ -12,20 +12,21 @@ static const struct mode {
     const char *name;
     int (*run)(struct bench *bench);
     uint32_t in_flight, batch; /* defaults */
-    bool needs_topic;
+    bool needs_topic, fills;
     const char *help;
 } modes[] = {
-    {"produce-unary", bench_unary, 64, 1, true, "a Produce call a message"},
-    {"produce-stream", bench_stream, 1024, 1, true,
+    {"produce-unary", bench_unary, 64, 1, true, false, "a Produce call a message"},
+    {"produce-stream", bench_stream, 1024, 1, true, false,
      "messages on one ProduceStream, each confirmed"},
-    {"produce-batch", bench_stream, 16, 100, true, "batches on one ProduceStream"},
-    {"consume-unary", bench_consume_unary, 64, 1, true, "Consume, then Ack, a call each"},
-    {"consume-stream", bench_consume_stream, 1024, 1, true, "Subscribe with acks on the stream"},
-    {"latency", bench_latency, 1, 1, true, "a lone message, from produce to delivery"},
-    {"rpc-unary", bench_unary, 64, 1, false, "as produce-unary, nothing is stored"},
-    {"rpc-stream", bench_stream, 1024, 1, false, "as produce-stream, nothing is stored"},
-    {"rpc-batch", bench_stream, 16, 100, false, "as produce-batch, nothing is stored"},
-    {"disk", bench_disk, 1, 1, false, "write + fdatasync in --dir, no node"},
+    {"produce-batch", bench_stream, 16, 100, true, false, "batches on one ProduceStream"},
+    {"consume-unary", bench_consume_unary, 64, 1, true, true, "Consume, then Ack, a call each"},
+    {"consume-stream", bench_consume_stream, 1024, 1, true, true,
+     "Subscribe with acks on the stream"},
+    {"latency", bench_latency, 1, 1, true, false, "a lone message, from produce to delivery"},
+    {"rpc-unary", bench_unary, 64, 1, false, false, "as produce-unary, nothing is stored"},
+    {"rpc-stream", bench_stream, 1024, 1, false, false, "as produce-stream, nothing is stored"},
+    {"rpc-batch", bench_stream, 16, 100, false, false, "as produce-batch, nothing is stored"},
+    {"disk", bench_disk, 1, 1, false, false, "write + fdatasync in --dir, no node"},
 };
 
 struct bench_flags {
@@ -168,6 +169,12 @@ static int report(const struct bench *bench)
     return bench->errors == 0 ? CLI_OK : cli_fail("%s: %s", bench->mode, bench->error_text);
 }
 
+void bench_alone(struct bench *bench)
+{
+    narad_client_free(bench->cli->client);
+    bench->cli->client = NULL;
+}
+
 static int bench_run_mode(struct bench *bench, const struct mode *mode)
 {
     struct nd_errmsg msg = {""};
@@ -181,6 +188,9 @@ static int bench_run_mode(struct bench *bench, const struct mode *mode)
     }
     if (nd_rpc_channel_new(&bench->channel, &options, &msg) != ND_OK) {
         return cli_fail("%s", msg.text);
+    }
+    if (!mode->fills) {
+        bench_alone(bench);
     }
     bench->started_ns = cli_now_ns();
     bench->stop_ns = bench->started_ns + bench->seconds_ms * 1000000u;
