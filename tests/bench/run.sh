@@ -109,10 +109,10 @@ print(f"\n{'':<22}{'messages/s':>12}{'MB/s':>9}{'p50 us':>11}{'p99 us':>11}{'nod
 for line in open(sys.argv[1], encoding="utf-8"):
     run = json.loads(line)
     report = runs[run["name"]] = run["report"]
-    filled = run["name"].startswith("consume") or run["name"].startswith("disk")
     cpu = run["ticks"] / ticks_per_s * 1e6 / max(report["count"], 1)
+    column = f"{cpu:>13.2f}" + ("*" if run["name"].startswith("consume") else "")
     print(f"{run['name']:<22}{report['per_s']:>12.0f}{report['mb_s']:>9.1f}{report['p50_us']:>11.1f}"
-          f"{report['p99_us']:>11.1f}" + ("            -" if filled else f"{cpu:>13.2f}"))
+          f"{report['p99_us']:>11.1f}" + ("            -" if run["name"].startswith("disk") else column))
 
 
 def say(text, value, unit=""):
@@ -137,8 +137,10 @@ for flight in ("1", "64"):
 for flight in ("64", "1024"):
     say(f"produce-stream / rpc-stream, {flight} in flight",
         per_s(f"produce-stream-{flight}") / per_s(f"rpc-stream-{flight}"))
+say("consume-unary, pairs of consume and ack / 8000/s", per_s("consume-unary") / 8000)
+say("consume-stream, deliveries with durable acks / 40000/s", per_s("consume-stream") / 40000)
 say("produce-batch / rpc-batch", per_s("produce-batch") / per_s("rpc-batch"))
 say("produce-batch / min(500000/s, half of the disk's 1 MiB bandwidth)", per_s("produce-batch") / batch_bound)
-print("\nnode us/msg: processor time of the node for one message, all threads; consume modes fill their topic "
-      "first,\nso theirs would count the produces too.")
+print("\nnode us/msg: processor time of the node for one message, all threads.\n"
+      "* with the produces that filled the topic first, more than were consumed")
 TABLE
