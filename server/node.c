@@ -23,6 +23,7 @@
 enum {
     FRAME_BYTES_MAX = 20 << 20,
     STAGED_BYTES_MAX = 96 << 20, /* above the sum of the hard budgets of rpc/handlers.c */
+    PRODUCING_BYTES_MAX = 4 << 20,
     SEGMENT_BYTES = 64 << 20,
     SEGMENT_FRAME_BYTES = 256 << 10,
     INDEX_STRIDE_BYTES = 32 << 10,
@@ -229,6 +230,7 @@ static enum nd_err start_broker(struct nd_node *n, struct nd_errmsg *msg)
         .cache_bytes = (size_t)n->settings->storage_cache_bytes,
         .wal_keep_bytes = n->settings->storage_wal_keep_bytes,
         .flush_bytes = FLUSH_BYTES,
+        .staged_bytes_max = PRODUCING_BYTES_MAX,
         .flush_age_ms = FLUSH_AGE_MS,
         .look_ms = LOOK_MS,
         .idle_eviction_ms = n->settings->storage_idle_log_eviction_ms,

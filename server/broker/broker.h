@@ -35,6 +35,7 @@ struct nd_broker_options {
     uint64_t wal_keep_bytes;   /* 128 MiB (F2) */
     uint32_t flush_bytes;      /* 1 MiB a partition (F2) */
     uint32_t flush_age_ms;     /* 60 s (F2) */
+    size_t staged_bytes_max;   /* 4 MiB: then produces wait their turn (produce.h); 0: no bound */
     uint32_t look_ms;          /* 60 s between looks at an open partition; 0: never (chores.h) */
     uint64_t idle_eviction_ms; /* 30 min: an unused partition is closed; 0: never (evict.h) */
     uint64_t cold_walk_ms;     /* 5 min between looks at closed partitions; 0: never (cold.h) */
@@ -92,15 +93,14 @@ struct nd_produce {
         struct nd_topic_state *topic_state;
         struct nd_list accepts; /* its ACCEPTs, until their unit came back */
         size_t bytes;           /* of the tail budget */
+        bool let_in;            /* it had its turn: not held again */
     } state;
 };
-/* @thread any. Errors in done: NO_SPACE, OVERLOADED, UNAVAILABLE (not taken), UNKNOWN_OUTCOME,
- * TOPIC_NOT_FOUND (deleted meanwhile). */
+/* @thread any. NO_SPACE, OVERLOADED, UNAVAILABLE: not taken; UNKNOWN_OUTCOME; TOPIC_NOT_FOUND. */
 void nd_broker_produce(struct nd_broker *broker, struct nd_produce *produce);
 
 /* --- deliveries --- */
-/* One record on its way out. Slices borrow from `block` (not counted for you: take nd_block_ref to
- * keep it past the callback). */
+/* One record on its way out. Slices borrow from `block`: take nd_block_ref to keep it longer. */
 struct nd_delivery {
     struct nd_block *block;
     struct nd_record_view record;

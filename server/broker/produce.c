@@ -120,6 +120,7 @@ static void produce_back(struct nd_msg *msg, void *owner)
 
     nd_shard_unit_back(shard);
     nd_tail_budget_give(shard->broker, produce->state.bytes);
+    shard->producing_bytes -= produce->state.bytes;
     for (uint32_t i = 0; i < batch->runs_count; i++) {
         const struct nd_admission_run *run = &batch->runs[i];
         struct nd_partition *partition = topic->partitions[run->partition];
@@ -257,18 +258,48 @@ static enum nd_err produce_try(struct nd_produce *produce, struct nd_shard *shar
     err = produce_stage(produce, topic);
     if (err != ND_OK) {
         nd_tail_budget_give(shard->broker, bytes);
+    } else {
+        shard->producing_bytes += bytes;
     }
     return err;
+}
+
+/* The log takes what was staged in one group, and who comes then waits for all of it. */
+static bool staged_enough(const struct nd_shard *shard)
+{
+    size_t most = shard->broker->options.staged_bytes_max / shard->broker->options.shards;
+
+    return most > 0 && shard->producing_bytes >= most;
+}
+
+static void produce_now(struct nd_produce *produce, struct nd_shard *shard)
+{
+    produce->state.let_in = true;
+    nd_wal_unit_reset(&produce->unit);
+    enum nd_err err = produce_try(produce, shard);
+    if (err != ND_OK) {
+        nd_produce_finish(produce, err);
+    }
 }
 
 static void produce_run(struct nd_msg *msg, void *owner)
 {
     struct nd_produce *produce = ND_CONTAINER_OF(msg, struct nd_produce, msg);
+    struct nd_shard *shard = owner;
 
-    nd_wal_unit_reset(&produce->unit);
-    enum nd_err err = produce_try(produce, owner);
-    if (err != ND_OK) {
-        nd_produce_finish(produce, err);
+    /* One that was parked meanwhile came before all that are held. */
+    if (!produce->state.let_in && (!nd_list_empty(&shard->held) || staged_enough(shard))) {
+        nd_list_append(&shard->held, &msg->link);
+        return;
+    }
+    produce_now(produce, shard);
+}
+
+void nd_produce_let_in(struct nd_shard *shard)
+{
+    while (!nd_list_empty(&shard->held) && !staged_enough(shard)) {
+        struct nd_msg *msg = ND_CONTAINER_OF(nd_list_pop(&shard->held), struct nd_msg, link);
+        produce_now(ND_CONTAINER_OF(msg, struct nd_produce, msg), shard);
     }
 }
 
@@ -277,6 +308,7 @@ void nd_broker_produce(struct nd_broker *broker, struct nd_produce *produce)
     ND_ASSERT(produce->batch.runs_count > 0);
     produce->msg.run = produce_run;
     produce->state.shard = nd_broker_shard(broker, produce->batch.topic);
+    produce->state.let_in = false;
     produce->batch.has_offsets = false;
     nd_wal_unit_init(&produce->unit, ND_WAL_PRODUCE);
     nd_shard_push(produce->state.shard, &produce->msg);

@@ -22,6 +22,10 @@ void nd_partition_committed(struct nd_partition *partition, const struct nd_tail
 /* It failed: the offsets are taken back (W5). */
 void nd_partition_take_back(struct nd_partition *partition, uint64_t base);
 
+/* The log writes all that is staged in one group, so an ack that comes then waits for all of it.
+ * Therefore no more than options.staged_bytes_max is staged for produces at a time (T1); the others
+ * are held, which costs nothing, and staged after the acks of the step in which room was made. */
+void nd_produce_let_in(struct nd_shard *shard);
 /* Answer, and let go of topic and block. */
 void nd_produce_finish(struct nd_produce *produce, enum nd_err err);
 

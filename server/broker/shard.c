@@ -11,6 +11,7 @@
 #include "server/broker/flush.h"
 #include "server/broker/frames.h"
 #include "server/broker/poll.h"
+#include "server/broker/produce.h"
 #include "server/broker/restate.h"
 #include "server/broker/settle.h"
 #include "server/broker/topic_state.h"
@@ -45,7 +46,7 @@ void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t in
     shard->deliveries = nd_xcalloc(ND_POLL_MESSAGES_MAX, sizeof *shard->deliveries);
     struct nd_list *lists[] = {&shard->ending,  &shard->woken,  &shard->arrivals, &shard->stuck,
                                &shard->accepts, &shard->cached, &shard->frames,   &shard->dirty,
-                               &shard->watched, &shard->walk};
+                               &shard->watched, &shard->walk,   &shard->held};
     for (size_t i = 0; i < ND_ARRAY_SIZE(lists); i++) {
         nd_list_init(lists[i]);
     }
@@ -302,6 +303,7 @@ static bool step(struct nd_shard *shard, uint64_t *next_ns)
     any |= nd_waiters_serve(shard);
     any |= nd_polls_expire(shard);
     nd_settle_stage(shard);
+    nd_produce_let_in(shard); /* after the acks: they are in the group before */
     nd_flush_check(shard);
     housekeeping(shard);
     any |= nd_chores_step(shard);

@@ -89,6 +89,9 @@ struct nd_shard {
     bool active;              /* something was staged since the last housekeeping */
     struct nd_list dirty;
 
+    struct nd_list held;    /* produces that wait for those before them, produce.h */
+    size_t producing_bytes; /* of records in staged produces */
+
     struct nd_list watched;  /* open partitions, the one not looked at for the longest first */
     struct nd_list walk;     /* topics, the same for their closed partitions */
     struct nd_peek *walking; /* the look of the walk that is under way */

@@ -24,6 +24,7 @@ struct node_options {
     uint32_t look_ms;       /* 0: neither retention nor eviction */
     uint64_t idle_eviction_ms, cold_walk_ms;
     size_t recovery_tail_bytes; /* of tails while replaying; 0: tail_memory_bytes */
+    size_t staged_bytes_max;    /* 16 KiB, so that some are held */
     bool hold_latch;            /* node_open leaves the ownership latch open */
 };
 

@@ -23,6 +23,70 @@ static void produce__is_answered_only_after_its_sync(void **state)
     nd_free(produce);
 }
 
+/* T1: whatever waits for the log, an ack waits for little of it. */
+static void produce__beyond_what_is_staged_waits_and_acks_pass(void **state)
+{
+    enum { COUNT = 8 };
+    struct node *node = &((struct fixture *)*state)->node;
+    struct node_produce *produces[COUNT];
+    struct node_delivery delivery;
+
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    assert_true(node_take(node, 0, 0, &delivery));
+    node->wal_stalled = true;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        produces[i] = node_produce_bytes(node, 0, 0, 6000, 1);
+    }
+    struct node_settle *settle = node_settle_start(node, 0, &delivery, 1, ND_SETTLE_ACK);
+    node_run(node);
+    node->wal_stalled = false;
+    for (uint32_t steps = 0; !settle->done; steps++) {
+        assert_true(steps < 1000);
+        (void)node_step(node);
+    }
+
+    assert_true(produces[0]->done);
+    assert_false(produces[COUNT - 1]->done);
+    node_run(node);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_true(produces[i]->done);
+        assert_int_equal(produces[i]->err, ND_OK);
+        assert_int_equal(produces[i]->offsets[0], i + 1); /* in the order they came */
+        nd_free(produces[i]);
+    }
+    nd_free(settle);
+}
+
+static void produce__that_waits_is_answered_when_the_log_fails_or_stops(void **state)
+{
+    enum { COUNT = 8 };
+    struct node *node = &((struct fixture *)*state)->node;
+    struct node_produce *produces[COUNT];
+
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK); /* it is open: nothing parks */
+    sim_env_fail_nth(node->sim, SIM_SYNC, 1, SIM_FAULT_IO);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        produces[i] = node_produce_bytes(node, 0, 0, 6000, 1);
+    }
+    node_run(node);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_true(produces[i]->done);
+        assert_int_equal(produces[i]->err, i < 3 ? ND_ERR_UNKNOWN_OUTCOME : ND_ERR_UNAVAILABLE);
+        nd_free(produces[i]);
+    }
+    node_advance(node, 3000);
+
+    for (uint32_t i = 0; i < COUNT; i++) {
+        produces[i] = node_produce_bytes(node, 0, 0, 6000, 1);
+    }
+    node_stop(node);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_true(produces[i]->done);
+        nd_free(produces[i]);
+    }
+    assert_int_equal(node_open(node, &(struct nd_errmsg){{0}}), ND_OK);
+}
+
 static void produce__survives_a_power_cut_once_answered(void **state)
 {
     struct fixture *fixture = *state;
@@ -150,6 +214,7 @@ static void produce__is_refused_at_the_tail_budget_and_taken_again_after_a_flush
     uint32_t refused = 0;
 
     node->options.tail_memory_bytes = 64 << 10;
+    node->options.staged_bytes_max = 0; /* nothing is held */
     node->options.flush_bytes = 1 << 30;
     fixture_restart(fixture);
     /* The flusher's writes fail for want of space, so nothing leaves memory. */
@@ -191,6 +256,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
         T(produce__is_answered_only_after_its_sync),
+        T(produce__beyond_what_is_staged_waits_and_acks_pass),
+        T(produce__that_waits_is_answered_when_the_log_fails_or_stops),
         T(produce__survives_a_power_cut_once_answered),
         T(produce__numbers_each_partition_from_0_in_the_order_sent),
         T(produce__of_a_batch_is_all_or_nothing),
