@@ -18,6 +18,7 @@
 
 #include "cluster/command.h"
 #include "cluster/inspect_private.h"
+#include "cluster/lz4_frame.h"
 #include "cluster/snapshot.h"
 
 enum {
@@ -31,8 +32,6 @@ enum {
     TYPE_BARRIER = 2,
     TYPE_CHANGE = 3,
 };
-
-static const uint32_t lz4_magic = 0x184d2204;
 
 static uint32_t raft_crc(struct nd_slice in)
 {
@@ -307,8 +306,8 @@ static bool meta_inspect(struct inspect *in, const char *path, struct nd_slice b
 
 static bool snapshot_inspect(struct inspect *in, const char *path, struct nd_slice bytes)
 {
-    if (bytes.size < 8 || nd_get_u32(bytes.data) != lz4_magic) {
-        inspect_damage(in, path, 0, "no snapshot");
+    if (!nd_lz4_frame_is_whole(bytes)) {
+        inspect_damage(in, path, 0, nd_lz4_frame_begins(bytes) ? "not whole" : "no snapshot");
         return false;
     }
     if (!in->quiet) {

@@ -7,13 +7,16 @@
 #include "storage/base/alloc.h"
 #include "storage/base/codec.h"
 
+#include "cluster/lz4_frame.h"
+
 enum {
     FORMAT = 1,
     FORMAT_SIZE = 8,
     BATCH_HEAD_SIZE = 16, /* the crcs and n */
     ENTRY_HEAD_SIZE = 16,
     NAME_SIZE = 48,
-    SEGMENT_SIZE_MAX = 256 << 20,
+    SNAPSHOT_NAME_SIZE = 96,
+    FILE_SIZE_MAX = 256 << 20,
 };
 
 #define META_SUFFIX ".meta"
@@ -32,7 +35,8 @@ struct listing {
     const char *dir;
     struct segment *segments; /* closed by first entry, then open by number */
     size_t count;
-    uint64_t snapshot_index;
+    uint64_t snapshot_index, snapshot_time; /* of the newest: the one that libraft opens */
+    char snapshot[SNAPSHOT_NAME_SIZE];      /* its name, "": none */
     uint32_t crc_table[256];
 };
 
@@ -75,11 +79,11 @@ static bool segment_name_get(const char *name, struct segment *out)
     return true;
 }
 
-static bool snapshot_name_get(const char *name, uint64_t *index_out)
+static bool snapshot_name_get(const char *name, uint64_t *index_out, uint64_t *time_out)
 {
-    uint64_t ignored;
-    return skip(&name, "snapshot-") && number_get(&name, 0, &ignored) && skip(&name, "-") &&
-           number_get(&name, 0, index_out) && skip(&name, "-") && number_get(&name, 0, &ignored) &&
+    uint64_t term;
+    return skip(&name, "snapshot-") && number_get(&name, 0, &term) && skip(&name, "-") &&
+           number_get(&name, 0, index_out) && skip(&name, "-") && number_get(&name, 0, time_out) &&
            strcmp(name, META_SUFFIX) == 0;
 }
 
@@ -95,18 +99,31 @@ static bool snapshot_is_whole(const struct listing *listing, const char *meta_na
     return whole;
 }
 
+static void take_snapshot(struct listing *listing, const char *meta_name, uint64_t index,
+                          uint64_t time)
+{
+    size_t size = strlen(meta_name) - strlen(META_SUFFIX);
+
+    if (index > listing->snapshot_index ||
+        (index == listing->snapshot_index && time >= listing->snapshot_time)) {
+        listing->snapshot_index = index;
+        listing->snapshot_time = time;
+        snprintf(listing->snapshot, sizeof listing->snapshot, "%.*s", (int)size, meta_name);
+    }
+}
+
 static bool take_name(void *arg, const char *name, enum nd_file_kind kind)
 {
     struct listing *listing = arg;
     struct segment segment;
-    uint64_t index;
+    uint64_t index, time;
     (void)kind;
 
     if (segment_name_get(name, &segment)) {
         listing->segments = nd_xrealloc(listing->segments, (listing->count + 1) * sizeof segment);
         listing->segments[listing->count++] = segment;
-    } else if (snapshot_name_get(name, &index) && snapshot_is_whole(listing, name)) {
-        listing->snapshot_index = ND_MAX(listing->snapshot_index, index);
+    } else if (snapshot_name_get(name, &index, &time) && snapshot_is_whole(listing, name)) {
+        take_snapshot(listing, name, index, time);
     }
     return true;
 }
@@ -212,7 +229,7 @@ static enum nd_err segment_read(const struct listing *listing, struct segment *s
     char *path = nd_xasprintf("%s/%s", listing->dir, segment->name);
     uint8_t *data;
     size_t size;
-    enum nd_err err = nd_env_read_file(listing->env, path, SEGMENT_SIZE_MAX, &data, &size, msg);
+    enum nd_err err = nd_env_read_file(listing->env, path, FILE_SIZE_MAX, &data, &size, msg);
 
     if (err == ND_OK) {
         err = segment_check(listing->crc_table, segment, nd_slice_make(data, size), msg);
@@ -220,6 +237,26 @@ static enum nd_err segment_read(const struct listing *listing, struct segment *s
         if (err != ND_OK) {
             nd_errmsg_wrap(msg, "%s", path);
         }
+    }
+    nd_free(path);
+    return err;
+}
+
+/* What else can be wrong with it libraft finds, and so does the restore. */
+static enum nd_err snapshot_check(const struct listing *listing, struct nd_errmsg *msg)
+{
+    char *path = nd_xasprintf("%s/%s", listing->dir, listing->snapshot);
+    uint8_t *data;
+    size_t size;
+    enum nd_err err = nd_env_read_file(listing->env, path, FILE_SIZE_MAX, &data, &size, msg);
+
+    if (err == ND_OK) {
+        struct nd_slice file = nd_slice_make(data, size);
+        if (nd_lz4_frame_begins(file) && !nd_lz4_frame_is_whole(file)) {
+            nd_errmsg_set(msg, "%s: damaged: its %zu bytes are not one whole snapshot", path, size);
+            err = ND_ERR_CORRUPT;
+        }
+        nd_free(data);
     }
     nd_free(path);
     return err;
@@ -386,6 +423,9 @@ enum nd_err nd_raft_files_settle(const struct nd_env *env, const char *dir, uint
     }
     for (size_t i = 0; err == ND_OK && i < listing.count; i++) {
         err = segment_read(&listing, &listing.segments[i], msg);
+    }
+    if (err == ND_OK && listing.snapshot[0] != '\0') {
+        err = snapshot_check(&listing, msg);
     }
     if (err == ND_OK) {
         err = order_check(&listing, &last, msg);

@@ -1,6 +1,7 @@
 /* What is in Raft's directory, looked at before libraft opens it: libraft 0.15.0 renames and cuts
  * open segments while it still may refuse, and numbers their entries by the files before them, so a
- * segment that is missing or damaged in the middle shifts all that follow.
+ * segment that is missing or damaged in the middle shifts all that follow. And of a snapshot that
+ * was cut it never stops asking for more (lz4_frame.h).
  *
  * FILES. `<first>-<last>` (16 digits each): a closed segment, whole. `open-<n>`: one that was being
  * written, in the order of n; what is behind its last whole batch is zeros, or torn by a crash if

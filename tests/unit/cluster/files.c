@@ -1,5 +1,7 @@
 #include "tests/unit/cluster/files.h"
 
+#include <stdio.h>
+
 #include "storage/base/alloc.h"
 #include "storage/base/env.h"
 
@@ -44,6 +46,48 @@ uint32_t files_count(const char *dir, const char *part)
     struct search search = search_dir(dir, part, NULL);
     nd_free(search.found);
     return search.count;
+}
+
+struct newest {
+    char *name;
+    unsigned long long index;
+};
+
+static bool look_newest(void *arg, const char *name, enum nd_file_kind kind)
+{
+    struct newest *newest = arg;
+    unsigned long long term, index;
+    (void)kind;
+    if (sscanf(name, "snapshot-%llu-%llu", &term, &index) == 2 && strstr(name, ".meta") == NULL &&
+        index > newest->index) {
+        nd_free(newest->name);
+        *newest = (struct newest){nd_xstrdup(name), index};
+    }
+    return true;
+}
+
+char *files_newest_snapshot(const char *dir)
+{
+    const struct nd_env *env = nd_env_posix();
+    struct newest newest = {NULL, 0};
+    enum nd_err err = env->list(env->impl, dir, look_newest, &newest, NULL);
+    ND_ASSERT(err == ND_OK);
+    return newest.name;
+}
+
+struct nd_slice files_read(const char *path)
+{
+    uint8_t *data;
+    size_t size;
+    enum nd_err err = nd_env_read_file(nd_env_posix(), path, 64 << 20, &data, &size, NULL);
+    ND_ASSERT(err == ND_OK);
+    return nd_slice_make(data, size);
+}
+
+void files_write(const char *path, struct nd_slice bytes)
+{
+    enum nd_err err = nd_env_replace_file(nd_env_posix(), path, bytes, NULL);
+    ND_ASSERT(err == ND_OK);
 }
 
 void files_flip(const char *path, uint64_t at)

@@ -442,6 +442,39 @@ static void metastore_open__names_a_damaged_segment(void **state)
     nd_free(raft_dir);
 }
 
+/* With most of them libraft, left alone, would never come back. */
+static void metastore_open__refuses_a_snapshot_cut_at_any_byte(void **state)
+{
+    struct meta *meta = &((struct fixture *)*state)->meta;
+    char name[32];
+    meta->options.snapshot_threshold = 16;
+    meta->options.trailing = 8;
+    meta_open(meta);
+    for (uint32_t i = 0; i < 30; i++) {
+        snprintf(name, sizeof name, "topic-%u", i);
+        assert_int_equal(meta_create(meta, name, 3).err, ND_OK);
+    }
+    meta_close(meta);
+    char *raft_dir = nd_xasprintf("%s/raft", meta->dir);
+    char *snapshot = files_newest_snapshot(raft_dir);
+    assert_non_null(snapshot);
+    char *path = nd_xasprintf("%s/%s", raft_dir, snapshot);
+    struct nd_slice whole = files_read(path);
+
+    for (size_t size = 4; size < whole.size; size++) {
+        files_write(path, nd_slice_make(whole.data, size));
+        expect_refusal(meta, ND_ERR_CORRUPT, snapshot);
+    }
+    files_write(path, whole);
+    meta_open(meta);
+    assert_int_equal(nd_metastore_topic_count(meta->store), 30);
+    meta_close(meta);
+    nd_free((void *)(uintptr_t)whole.data);
+    nd_free(path);
+    nd_free(snapshot);
+    nd_free(raft_dir);
+}
+
 static void metastore_open__notices_a_log_that_lost_its_end(void **state)
 {
     struct meta *meta = &((struct fixture *)*state)->meta;
@@ -595,6 +628,7 @@ int main(void)
         CASE(metastore_read__is_served_from_the_view_until_caught_up),
         CASE(metastore_view__follows_a_change_by_itself),
         CASE(metastore_snapshot__is_taken_and_restored),
+        CASE(metastore_open__refuses_a_snapshot_cut_at_any_byte),
         CASE(metastore_close__answers_everything_in_flight),
         CASE(metastore_change__refuses_beyond_its_window),
         CASE(metastore_open__names_a_damaged_segment),
