@@ -17,7 +17,7 @@ enum { LOAD_CONNECTIONS_MAX = 4096, HIST_BUCKETS = 64 * 16 };
 struct load_options {
     const char *server, *topic;
     uint32_t topics;      /* 1: `topic` itself; more: topic-0, topic-1, ... in turn */
-    uint32_t connections; /* producers and subscribers are spread over them */
+    uint32_t connections; /* producers are spread over them, then subscribers */
     uint32_t producers, subscribers;
     uint32_t in_flight;   /* items of a producer that are not answered yet */
     uint32_t outstanding; /* messages of a subscriber that are not acked yet */

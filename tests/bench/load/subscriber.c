@@ -116,7 +116,7 @@ static struct subscriber *subscribers_start(struct load *load, uint32_t count, u
     for (uint32_t i = 0; i < count; i++) {
         struct subscriber *s = &subscribers[i];
         *s = (struct subscriber){.load = load,
-                                 .channel = load_channel(load, i),
+                                 .channel = load_channel(load, load->options.producers + i),
                                  .topic = i % load->options.topics,
                                  .outstanding = outstanding,
                                  .settles = nd_xcalloc(outstanding, sizeof *s->settles),
