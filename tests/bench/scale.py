@@ -247,14 +247,14 @@ def crowd():
 
 def spread():
     config = {"topic": {"max_partitions": 4096}}
-    seconds = max(options.seconds, 150)  # tails are 60 s old when they are flushed
+    seconds = max(options.seconds, 130)  # tails are 60 s old when they are flushed
     with Scratch(config) as node:
         node.create("spread", partitions=1000)
-        before = node.metric("narad_flush_sync_seconds_sum")
-        rounds = node.metric("narad_flush_seconds_sum")
+        before = node.metric("narad_storage_fsync_duration_seconds_sum")
+        rounds = node.metric("narad_storage_flush_duration_seconds_sum")
         result = load(node, "spread", producers=1, rate=1000, in_flight=1000, warm=1, seconds=seconds)
-        syncs = node.metric("narad_flush_sync_seconds_sum") - before
-        rounds = node.metric("narad_flush_seconds_sum") - rounds
+        syncs = node.metric("narad_storage_fsync_duration_seconds_sum") - before
+        rounds = node.metric("narad_storage_flush_duration_seconds_sum") - rounds
         say("spread", "messages", result["produced_per_s"], "/s", "1000")
         say("spread", "refused", result["refused_per_s"] + result["failed"], "/s", "0")
         say("spread", "confirmation p50", result["p50_us"], "us")
@@ -324,8 +324,8 @@ def overload():
 
         flat = offer(connections=2, producers=2, in_flight=4096)["produced_per_s"]
         say("overload", "produce alone, closed loop", flat, "/s")
-        low, high, best = 0, flat, None
-        for _ in range(5):
+        low, high, best = 0, 4 * flat, None
+        for _ in range(6):
             rate = (low + high) / 2
             run = offer(rate=int(rate), **mixed)
             if min(run["produced_per_s"], run["acked_per_s"]) >= 0.95 * rate:

@@ -10,12 +10,14 @@ must not bring the record, and no second ack of it may be answered with OK.
 """
 
 import threading
+import time
 
 
 class Ledger:
     def __init__(self):
         self.lock = threading.Lock()
-        self.sent = set()        # before the call: may exist
+        self.sent = {}           # name -> the node's clock before the call: may exist from then on
+        self.ahead_ms = 0        # what that clock is ahead of ours
         self.confirmed = {}      # name -> (partition, offset): must exist
         self.acked = {}          # name -> when it was answered: must never be seen again
         self.ticks = 0           # orders what happens
@@ -32,9 +34,20 @@ class Ledger:
             self.ticks += 1
             return self.ticks
 
+    def clock_ms(self):
+        return time.time() * 1000 + self.ahead_ms
+
+    def age(self, milliseconds):
+        with self.lock:
+            self.ahead_ms += milliseconds
+
+    def is_old(self, name):
+        """Retention (an hour) may have taken it."""
+        return self.clock_ms() - self.sent[name] >= 3600 * 1000
+
     def sending(self, names):
         with self.lock:
-            self.sent.update(names)
+            self.sent.update(dict.fromkeys(names, self.clock_ms()))
 
     def confirm(self, name, place):
         with self.lock:

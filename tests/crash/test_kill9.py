@@ -1,26 +1,32 @@
 #!/usr/bin/python3
-"""kill -9 in a loop under load. Producers (unary and stream) and consumers (unary and subscribe) work through
-every death; then all that is left is drained and the ledger is checked.
+"""kill -9 in a loop under load. Producers (unary and stream) and consumers (unary and subscribe, who ack, nack,
+extend and let leases run out) work through every death; then all that is left is drained and the ledger is checked.
 
-    test_kill9.py [--kills 16] [--seconds 60] [--seed 1]
+    test_kill9.py [--kills 16] [--seconds 60] [--seed 1] [--aging]      (--kills 1000 --seconds 300: the long form)
 
+--aging: the node's wall clock goes on by 15 minutes with a death, so that retention (an hour) takes records beside
+all that. What is older than that may be gone; all else is held to its promise.
 After so many seconds a slow machine may stop short of all kills, but not of a few.
 """
 
 import argparse
 import os
 import random
+import re
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
-from nodes import Node, Outgoing, broker_pb2, grpc, types_pb2, wait_until  # noqa: E402
+from nodes import Node, Outgoing, admin_pb2, broker_pb2, grpc, types_pb2, wait_until  # noqa: E402
+from faults import Faults  # noqa: E402
 from ledger import Ledger  # noqa: E402
 
 TOPIC = "ledger"
 VISIBILITY_MS = 1500
+RETENTION_MS = 3600 * 1000
+AGING_MS = 900 * 1000  # of the wall clock, a death
 FEW_KILLS = 10  # on a machine so slow that more do not fit into the time
 DRAIN_SECONDS = 300
 
@@ -111,6 +117,10 @@ class UnaryConsumer(Worker):
             places[m.receipt_handle] = (name_of(m.payload), (m.partition, m.offset))
             self.ledger.deliver(*places[m.receipt_handle], asked)
         kept = [h for h in places if self.dice.random() < 0.9]
+        others = [h for h in places if h not in kept]
+        action = self.dice.choice((node.nack, node.extend, None))  # given back, kept longer, left to run out
+        if others and action is not None:
+            action(TOPIC, *others)
         if not kept:
             return
         self.ledger.acking([places[h][0] for h in kept])
@@ -154,8 +164,10 @@ class Kill9:
         self.stopping = threading.Event()
         self.lock = threading.Condition()
         self.alive = False
-        self.node = Node()
-        self.node.create(TOPIC, visibility_timeout_ms=VISIBILITY_MS)
+        self.looks = self.removed = 0
+        self.faults = Faults() if options.aging else None
+        self.node = Node(**(self.faults.env if options.aging else {}))
+        self.node.create(TOPIC, visibility_timeout_ms=VISIBILITY_MS, retention_ms=RETENTION_MS)
 
     def up(self):
         """The node once it lives; None after a while, to look at `stopping`."""
@@ -182,9 +194,23 @@ class Kill9:
             if dice.random() < 0.3:  # and once more, in the recovery
                 self.kill_in_recovery(dice, pause)
                 done += 1
+            self.age()
             self.node.start()
+            self.look()
             self.set_alive(True)
         return done
+
+    def age(self):
+        if self.options.aging:
+            self.ledger.age(AGING_MS)
+            self.faults.set_clock(self.ledger.ahead_ms)
+
+    def look(self):
+        """Retention that changes is acted on at once, not in the next minute."""
+        if self.options.aging:
+            self.looks += 1
+            self.node.admin.AlterTopic(admin_pb2.AlterTopicRequest(
+                name=TOPIC, retention_ms=RETENTION_MS + self.looks % 2), timeout=DRAIN_SECONDS)
 
     def kill_in_recovery(self, dice, pause):
         node = self.node
@@ -213,12 +239,26 @@ class Kill9:
                         self.ledger.ack(name_of(m.payload), (m.partition, m.offset))
         self.ledger.problem("the topic never ran dry")
 
+    def first_stored(self, partition):
+        if not self.options.aging:
+            return 0
+        request = broker_pb2.ReplayRequest(topic=TOPIC, partition=partition, max_messages=1)
+        try:
+            for response in self.node.broker.Replay(request, timeout=DRAIN_SECONDS):
+                return response.messages[0].offset
+        except grpc.RpcError as error:
+            # "... the oldest stored offset is N"
+            return int(re.findall(r"\d+", error.details())[-1])
+        return 0
+
     def replay(self):
         """Everything that is stored, once each, where it was confirmed."""
         stored = {}
         for partition in range(3):
-            request = broker_pb2.ReplayRequest(topic=TOPIC, partition=partition)
-            expected = 0
+            first = self.first_stored(partition)
+            request = broker_pb2.ReplayRequest(topic=TOPIC, partition=partition, offset=first)
+            expected = first
+            self.removed += first
             for response in self.node.broker.Replay(request, timeout=DRAIN_SECONDS):
                 for m in response.messages:
                     if m.offset != expected:
@@ -229,7 +269,7 @@ class Kill9:
                         self.ledger.problem(f"{name} is stored twice")
                     stored[name] = (m.partition, m.offset)
         for name, place in self.ledger.confirmed.items():
-            if stored.get(name) != place:
+            if stored.get(name) != place and not (self.ledger.is_old(name) and name not in stored):
                 self.ledger.problem(f"{name} was confirmed at {place} and is at {stored.get(name)}")
         for name in stored:
             if name not in self.ledger.sent:
@@ -251,12 +291,14 @@ class Kill9:
         self.drain()
         self.replay()
         for name in self.ledger.missing():
-            if name not in self.ledger.acks_open:
+            if name not in self.ledger.acks_open and not self.ledger.is_old(name):
                 self.ledger.problem(f"{name} was confirmed and never delivered")
-        for name in self.ledger.unsettled():
+        for name in [n for n in self.ledger.unsettled() if not self.ledger.is_old(n)]:
             self.ledger.problem(f"{name} was confirmed and is neither delivered nor settled")
         ledger = self.ledger
-        print(f"kills={kills} sent={len(ledger.sent)} confirmed={len(ledger.confirmed)} "
+        if self.options.aging and kills > FEW_KILLS and self.removed == 0:
+            ledger.problem("retention took nothing")
+        print(f"removed={self.removed} kills={kills} sent={len(ledger.sent)} confirmed={len(ledger.confirmed)} "
               f"deliveries={ledger.deliveries} acked={len(ledger.acked)} problems={len(ledger.problems)}")
         return ledger.problems
 
@@ -266,6 +308,7 @@ def main():
     parser.add_argument("--kills", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--aging", action="store_true")
     options = parser.parse_args()
     print(f"seed {options.seed}")
     test = Kill9(options)

@@ -6,7 +6,6 @@ import os
 import struct
 import tempfile
 
-FAULTS_LIBRARY = os.environ["ND_FAULTS_LIBRARY"]
 PWRITE, FDATASYNC, FSYNC, SYNCFS = 1, 2, 4, 8
 SIZE = 256
 CLOCK_AT, PATH_AT, PATH_SIZE = 24, 32, 224
@@ -20,7 +19,7 @@ class Faults:
         os.ftruncate(handle, SIZE)
         self.page = mmap.mmap(handle, SIZE)
         os.close(handle)
-        self.env = {"LD_PRELOAD": FAULTS_LIBRARY, "ND_FAULTS": self.name}
+        self.env = {"LD_PRELOAD": os.environ["ND_FAULTS_LIBRARY"], "ND_FAULTS": self.name}
         # AddressSanitizer wants to be first; being second does no harm here.
         self.env["ASAN_OPTIONS"] = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"),
                                                           "verify_asan_link_order=0")))
