@@ -244,7 +244,8 @@ static enum nd_err successor_check(struct opener *o, const struct nd_segment *se
     struct nd_segment *again;
     bool torn;
 
-    if (!o->plog->options.start_known || s->end_offset >= successor) {
+    if (!o->plog->options.start_known || s->end_offset >= successor ||
+        successor <= o->plog->options.log_start) {
         return ND_OK;
     }
     again = nd_segment_new(o->plog->options.store_id, s->base_offset, s->epoch);
