@@ -4,7 +4,13 @@
 
 #include "server/broker/chores.h"
 
-enum { TOPICS_A_STEP = 256, OPEN_MAX = 64 };
+enum {
+    TOPICS_A_STEP = 256,
+    OPEN_MAX = 64,
+    /* What this process finds is looked at soon after the start, one topic after the other. */
+    FIRST_MS = 5000,
+    FIRST_GAP_NS = 2000000,
+};
 
 /* --- looking --- */
 
@@ -107,19 +113,44 @@ static struct nd_topic_state *first_walked(const struct nd_shard *shard)
     return link == NULL ? NULL : ND_CONTAINER_OF(link, struct nd_topic_state, walk);
 }
 
-void nd_cold_watch(struct nd_topic_state *topic, bool soon)
+/* At its place by `walk_ns`, which nearly always is the last. */
+static void walk_put(struct nd_topic_state *topic, uint64_t walk_ns)
 {
-    struct nd_shard *shard = topic->shard;
+    struct nd_list *head = &topic->shard->walk, *after;
 
     nd_list_remove(&topic->walk);
-    if (soon) {
-        topic->walk_ns = 0;
-        topic->cold_goes_ms = ND_RETENTION_NOTHING;
-        nd_list_prepend(&shard->walk, &topic->walk);
-    } else {
-        topic->walk_ns = shard->now_ns + nd_ms_to_ns(shard->broker->options.cold_walk_ms);
-        nd_list_append(&shard->walk, &topic->walk);
+    topic->walk_ns = walk_ns;
+    for (after = head->prev; after != head; after = after->prev) {
+        if (ND_CONTAINER_OF(after, struct nd_topic_state, walk)->walk_ns <= walk_ns) {
+            break;
+        }
     }
+    nd_list_prepend(after, &topic->walk); /* behind it */
+}
+
+static uint64_t interval_ns(const struct nd_shard *shard)
+{
+    return nd_ms_to_ns(shard->broker->options.cold_walk_ms);
+}
+
+void nd_cold_watch(struct nd_topic_state *topic)
+{
+    walk_put(topic, topic->shard->now_ns + interval_ns(topic->shard));
+}
+
+void nd_cold_watch_first(struct nd_topic_state *topic)
+{
+    struct nd_shard *shard = topic->shard;
+    uint64_t wait_ns = nd_ms_to_ns(FIRST_MS) + shard->walks_begun * FIRST_GAP_NS;
+
+    shard->walks_begun += 1;
+    walk_put(topic, shard->now_ns + ND_MIN(wait_ns, interval_ns(shard)));
+}
+
+void nd_cold_watch_now(struct nd_topic_state *topic)
+{
+    topic->cold_goes_ms = ND_RETENTION_NOTHING;
+    walk_put(topic, 0);
 }
 
 void nd_cold_closed(struct nd_topic_state *topic, int64_t goes_ms)
@@ -186,7 +217,7 @@ static void walk_done(struct nd_peek *peek)
         }
     }
     if (more) {
-        nd_cold_watch(topic, true); /* when some of these are done */
+        nd_cold_watch_now(topic); /* when some of these are done */
     }
 }
 
@@ -196,7 +227,7 @@ static bool walk_topic(struct nd_topic_state *topic)
     struct nd_shard *shard = topic->shard;
     int64_t cutoff_ms = cutoff_of(topic);
 
-    nd_cold_watch(topic, false);
+    nd_cold_watch(topic);
     if (cutoff_ms == ND_RETENTION_NOTHING ||
         (topic->cold_goes_ms != ND_RETENTION_NOTHING && topic->cold_goes_ms >= cutoff_ms)) {
         return false; /* nothing can have aged */

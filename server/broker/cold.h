@@ -40,8 +40,11 @@ bool nd_partition_is_cold(const struct nd_topic_state *topic, uint32_t index);
 /* Look at the next topic that is due; true: more are due now. */
 bool nd_cold_step(struct nd_shard *shard);
 uint64_t nd_cold_due_ns(const struct nd_shard *shard);
-/* A new topic, or one whose retention changed: in its turn, or at once. */
-void nd_cold_watch(struct nd_topic_state *topic, bool soon);
+/* In its turn; soon, but not all at once: a node that is started again and again must come to what
+ * it finds; at once, since its retention changed. */
+void nd_cold_watch(struct nd_topic_state *topic);
+void nd_cold_watch_first(struct nd_topic_state *topic);
+void nd_cold_watch_now(struct nd_topic_state *topic);
 /* Somebody uses a partition that retention opened, or it goes. */
 void nd_cold_release(struct nd_partition *partition);
 /* A log was closed whose oldest segment goes at `goes_ms` (see nd_log_peek). */

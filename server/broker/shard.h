@@ -93,7 +93,8 @@ struct nd_shard {
     size_t producing_bytes; /* of records in staged produces */
 
     struct nd_list watched;  /* open partitions, the one not looked at for the longest first */
-    struct nd_list walk;     /* topics, the same for their closed partitions */
+    struct nd_list walk;     /* topics by when their closed partitions are looked at */
+    uint64_t walks_begun;    /* topics that this process found and did not create */
     struct nd_peek *walking; /* the look of the walk that is under way */
     struct nd_evict_batch *evicting; /* the snapshots of this step */
     uint32_t retaining;              /* partitions that only retention has open */

@@ -95,7 +95,7 @@ static void retention_changed(struct nd_topic_state *state)
             nd_chores_look_soon(state->partitions[i]);
         }
     }
-    nd_cold_watch(state, true);
+    nd_cold_watch_now(state);
 }
 
 void nd_topic_state_set(struct nd_topic_state *state, const struct nd_topic *topic)
@@ -110,8 +110,10 @@ void nd_topic_state_set(struct nd_topic_state *state, const struct nd_topic *top
     nd_topic_unref(before);
     if (changed) {
         retention_changed(state);
+    } else if (before == NULL && state->fresh_from == 0) {
+        nd_cold_watch(state); /* there can be no files yet */
     } else if (before == NULL) {
-        nd_cold_watch(state, false);
+        nd_cold_watch_first(state);
     }
     nd_topic_state_grow(state, topic->partitions);
     state->touched = false; /* it may own others now */

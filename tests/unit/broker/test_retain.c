@@ -294,6 +294,47 @@ static void retention__waits_for_the_ownership_latch(void **state)
     assert_int_equal(log_files(node, 0, 0), 0);
 }
 
+/* A node that never lives as long as the walk takes to come round. */
+static void retention__of_a_closed_partition_needs_no_long_life(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    uint32_t closed = node_topic(node, "closed", 1);
+
+    node_topic_retention(node, closed, RETENTION_MS);
+    assert_int_equal(node_produce(node, closed, 0, "c", NULL), ND_OK);
+    node->options.look_ms = 60000;
+    node->options.cold_walk_ms = 300000;
+    for (uint32_t life = 0; life < 4; life++) {
+        fixture_restart(fixture);
+        node_advance(node, 10000);
+        assert_true(life > 1 || log_files(node, closed, 0) == 1); /* too young */
+    }
+    assert_int_equal(log_files(node, closed, 0), 0);
+}
+
+/* P5, W7: until the log start that lets a segment go is synced, the file is there. */
+static void retention__removes_nothing_before_the_position_is_synced(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg;
+
+    node->options.idle_eviction_ms = 0;
+    fixture_restart(fixture);
+    assert_int_equal(node_produce(node, 0, 0, "old", NULL), ND_OK);
+    node_advance(node, FLUSH_MS + 2 * LOOK_MS);
+    node->wal_stalled = true;
+    node_advance(node, RETENTION_MS);
+    assert_int_equal(node_stats(node, 0, 0).oldest_offset, 1); /* it is let go ... */
+    assert_int_equal(log_files(node, 0, 0), 1);                /* ... and kept */
+    node_power_cut(node, 5);
+    assert_int_equal(node_open(node, &msg), ND_OK);
+    assert_int_equal(log_files(node, 0, 0), 1);
+    node_advance(node, 2 * WALK_MS);
+    assert_int_equal(log_files(node, 0, 0), 0);
+}
+
 /* Many closed partitions with aged segments: a bounded number is open at a time. */
 static void retention__of_many_closed_partitions_is_no_storm(void **state)
 {
@@ -389,6 +430,8 @@ int main(void)
         T(retention__reaches_what_cannot_be_flushed),
         T(alter_reaches_all_owners),
         T(retention__waits_for_the_ownership_latch),
+        T(retention__of_a_closed_partition_needs_no_long_life),
+        T(retention__removes_nothing_before_the_position_is_synced),
         T(retention__of_many_closed_partitions_is_no_storm),
         T(retention__survives_failures_on_its_way),
         T(retention__counts_what_it_removes),
