@@ -59,12 +59,13 @@ static int64_t goes_ms(const struct nd_partition *partition)
 {
     struct nd_plog_aged aged = {.goes_ms = ND_RETENTION_NOTHING};
 
+    if (partition->plog == NULL) {
+        return ND_RETENTION_NOTHING; /* a crash may have left files below the log start */
+    }
     if (partition->tail.flushed <= partition->log_start) {
         return INT64_MAX;
     }
-    if (partition->plog != NULL) {
-        nd_plog_aged(partition->plog, ND_RETENTION_NOTHING, partition->last_commit_ms, &aged);
-    }
+    nd_plog_aged(partition->plog, ND_RETENTION_NOTHING, partition->last_commit_ms, &aged);
     return aged.goes_ms;
 }
 
