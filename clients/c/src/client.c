@@ -50,6 +50,32 @@ uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void outage_taken(struct outage *outage)
+{
+    if (outage->taken_ns == 0) {
+        outage->taken_ns = now_ns();
+    }
+}
+
+void outage_over(struct outage *outage)
+{
+    outage->since_ns = 0;
+}
+
+bool outage_goes_on(struct outage *outage, uint32_t limit_ms)
+{
+    uint64_t now = now_ns();
+
+    if (outage->taken_ns != 0 && now - outage->taken_ns >= CONNECTED_MS * 1000000u) {
+        outage->since_ns = 0;
+    }
+    if (outage->since_ns == 0) {
+        outage->since_ns = now;
+    }
+    outage->taken_ns = 0;
+    return now - outage->since_ns < (uint64_t)limit_ms * 1000000u;
+}
+
 /* The address of a thread-local variable names a thread without asking pthread for equality. */
 static _Thread_local char thread_mark;
 

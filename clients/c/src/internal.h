@@ -14,6 +14,14 @@ enum {
     BATCH_ITEMS_MAX = 1000,
     BATCH_BYTES_MAX = 1 << 20, /* of one stream message; one item may be larger */
     RETRY_DELAY_MS = 100,
+    CONNECTED_MS = 1000, /* a stream that took a message and lasted so long was a connection */
+};
+
+/* How long a server has been lost: since the last stream that was more than a refusal. One was when
+ * something came back on it, or when it took a message and then lasted. */
+struct outage {
+    uint64_t since_ns; /* 0: none */
+    uint64_t taken_ns; /* when the present stream took its first message; 0: it has not */
 };
 
 /* One asynchronous produce. */
@@ -33,10 +41,9 @@ struct producer {
     uint64_t id_next;
     uint32_t count; /* pending and sent */
     uint64_t bytes;
-    bool writing;              /* a message is on its way to the transport */
-    bool opening;              /* a retry is scheduled */
-    bool connected;            /* this stream has moved something */
-    uint64_t waiting_since_ns; /* since when nothing could be sent; 0: it can */
+    bool writing; /* a message is on its way to the transport */
+    bool opening; /* a retry is scheduled */
+    struct outage outage;
 };
 
 struct settle_item {
@@ -76,6 +83,11 @@ struct narad_client {
 
 int error_set(struct narad_error *error, int code, const char *text);
 uint64_t now_ns(void);
+/* The present stream took a message; something came back on it; it ended. The last returns whether
+ * the server may still come back. All under the client's lock. */
+void outage_taken(struct outage *outage);
+void outage_over(struct outage *outage);
+bool outage_goes_on(struct outage *outage, uint32_t limit_ms);
 /* Every callback from the channel begins with it. */
 void on_own_thread(struct narad_client *client);
 bool is_own_thread(struct narad_client *client);

@@ -147,6 +147,7 @@ static void on_confirmations(void *data, struct nd_rpc_stream *stream, struct nd
             item = ND_CONTAINER_OF(link, struct produce_item, link);
             if (item->message.id == result->id) {
                 nd_list_remove(link);
+                outage_over(&client->producer.outage);
             } else {
                 item = NULL;
             }
@@ -169,8 +170,7 @@ static void on_drained(void *data, struct nd_rpc_stream *stream)
     on_own_thread(client);
     nd_mutex_lock(&client->lock);
     client->producer.writing = false;
-    client->producer.connected = true;
-    client->producer.waiting_since_ns = 0;
+    outage_taken(&client->producer.outage);
     producer_pump(client);
     nd_mutex_unlock(&client->lock);
 }
@@ -186,13 +186,13 @@ static void retry(void *data)
 }
 
 /* The connection may come back; other ends of a stream are answers. */
-static bool worth_a_retry(const struct narad_client *client, const struct nd_rpc_status *status)
+static bool worth_a_retry_locked(struct narad_client *client, const struct nd_rpc_status *status)
+    ND_REQUIRES(client->lock)
 {
-    uint64_t since = client->producer.waiting_since_ns;
-    uint64_t limit = (uint64_t)client->connect_timeout_ms * 1000000u;
+    bool in_time = outage_goes_on(&client->producer.outage, client->connect_timeout_ms);
 
-    return !client->closing && (status->code == NARAD_UNAVAILABLE || status->code == NARAD_OK) &&
-           (since == 0 || now_ns() - since < limit);
+    return in_time && !client->closing &&
+           (status->code == NARAD_UNAVAILABLE || status->code == NARAD_OK);
 }
 
 static void on_stream_done(void *data, struct nd_rpc_stream *stream,
@@ -209,11 +209,9 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
     nd_mutex_lock(&client->lock);
     producer->stream = NULL;
     producer->writing = false;
-    again = worth_a_retry(client, status);
-    if (producer->waiting_since_ns == 0) {
-        producer->waiting_since_ns = now_ns();
-    }
-    if (again && (client->resend_unconfirmed || !producer->connected)) {
+    bool taken = producer->outage.taken_ns != 0;
+    again = worth_a_retry_locked(client, status);
+    if (again && (client->resend_unconfirmed || !taken)) {
         nd_list_move(&producer->sent, &producer->pending);
         nd_list_move(&producer->pending, &producer->sent);
     } else {
@@ -221,15 +219,15 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
     }
     if (!again) {
         nd_list_move(&refused, &producer->pending);
-        producer->waiting_since_ns = 0;
+        outage_over(&producer->outage);
     } else if (nd_list_empty(&producer->pending)) {
-        producer->waiting_since_ns = 0; /* nothing waits: the next item has all its time */
+        outage_over(&producer->outage); /* nothing waits: the next item has all its time */
     } else {
         producer->opening = true;
         nd_rpc_channel_post_after(client->channel, RETRY_DELAY_MS, retry, client);
     }
-    nd_mutex_unlock(&client->lock);
     int code = client->closing ? NARAD_CANCELLED : status->code;
+    nd_mutex_unlock(&client->lock);
     items_end(client, &unknown, code == NARAD_OK ? NARAD_UNAVAILABLE : code, status->text);
     items_end(client, &refused, code == NARAD_OK ? NARAD_UNAVAILABLE : code, status->text);
 }
@@ -239,7 +237,6 @@ static void stream_open(struct narad_client *client) ND_REQUIRES(client->lock)
     static const struct nd_rpc_stream_events events = {
         .on_message = on_confirmations, .on_drained = on_drained, .on_done = on_stream_done};
 
-    client->producer.connected = false;
     client->producer.stream = nd_rpc_stream_open(client->channel, "/narad.v1.Broker/ProduceStream",
                                                  0, false, false, &events, client);
 }

@@ -2,7 +2,9 @@
  *
  *   starting ─► flowing ─► closing (its settles get their outcome) ─► ended
  *       ▲          │ connection lost
- *       └──────────┘ */
+ *       └──────────┘
+ *
+ * It starts again while the server may come back: see struct outage. */
 #include <string.h>
 
 #include "clients/c/src/internal.h"
@@ -16,8 +18,9 @@ struct narad_subscription {
     struct nd_list pending; /* settles to send */
     struct nd_list sent;    /* in order, without a result yet */
     bool started;           /* the first message of this stream was sent */
-    bool writing, retrying, closing, connected;
-    uint64_t waiting_since_ns;
+    bool writing, retrying, closing;
+    bool ending; /* `ended` comes next: nothing is sent any more */
+    struct outage outage;
 };
 
 static void subscription_pump_locked(struct narad_subscription *sub);
@@ -35,17 +38,25 @@ static void subscription_free(struct narad_subscription *sub)
     nd_free(sub);
 }
 
-/* The last callback, and the end of the subscription. */
+/* The last callback, and the end of the subscription, which is `ending`. What the program settles
+ * meanwhile, maybe because a settle failed, is cancelled. */
 static void subscription_end(struct narad_subscription *sub, int code, const char *text)
 {
     struct nd_list settles = ND_LIST_INIT(settles);
+    int settles_code = code == NARAD_OK ? NARAD_CANCELLED : code;
 
     nd_mutex_lock(&sub->client->lock);
     nd_list_move(&settles, &sub->sent);
     nd_list_move(&settles, &sub->pending);
+    while (!nd_list_empty(&settles)) {
+        nd_mutex_unlock(&sub->client->lock);
+        settles_end(&settles, settles_code, text);
+        settles_code = NARAD_CANCELLED;
+        nd_mutex_lock(&sub->client->lock);
+        nd_list_move(&settles, &sub->pending);
+    }
     nd_list_remove(&sub->link);
     nd_mutex_unlock(&sub->client->lock);
-    settles_end(&settles, code == NARAD_OK ? NARAD_CANCELLED : code, text);
     sub->options.ended(sub->options.data, code, text);
     subscription_free(sub);
 }
@@ -79,8 +90,7 @@ static void on_deliveries(void *data, struct nd_rpc_stream *stream, struct nd_sl
         return;
     }
     nd_mutex_lock(&client->lock);
-    sub->connected = true;
-    sub->waiting_since_ns = 0;
+    outage_over(&sub->outage);
     bool closing = sub->closing;
     nd_mutex_unlock(&client->lock);
     for (size_t i = 0; i < response->n_messages && !closing; i++) {
@@ -104,8 +114,7 @@ static void on_drained(void *data, struct nd_rpc_stream *stream)
     on_own_thread(sub->client);
     nd_mutex_lock(&sub->client->lock);
     sub->writing = false;
-    sub->connected = true;
-    sub->waiting_since_ns = 0;
+    outage_taken(&sub->outage);
     subscription_pump_locked(sub);
     nd_mutex_unlock(&sub->client->lock);
 }
@@ -113,31 +122,27 @@ static void on_drained(void *data, struct nd_rpc_stream *stream)
 static void retry(void *data)
 {
     struct narad_subscription *sub = data;
-    bool over = false;
 
     nd_mutex_lock(&sub->client->lock);
     sub->retrying = false;
-    over = sub->closing || sub->client->closing;
+    sub->ending = sub->closing || sub->client->closing;
+    int code = sub->closing ? NARAD_OK : NARAD_CANCELLED;
+    bool over = sub->ending;
     if (!over) {
         subscription_pump_locked(sub);
     }
     nd_mutex_unlock(&sub->client->lock);
     if (over) {
-        subscription_end(sub, NARAD_OK, "");
+        subscription_end(sub, code, code == NARAD_OK ? "" : "the client was closed");
     }
 }
 
 static bool worth_a_retry_locked(struct narad_subscription *sub, const struct nd_rpc_status *status)
-
 {
-    uint64_t limit = (uint64_t)sub->client->connect_timeout_ms * 1000000u;
+    bool in_time = outage_goes_on(&sub->outage, sub->client->connect_timeout_ms);
 
-    if (sub->waiting_since_ns == 0) {
-        sub->waiting_since_ns = now_ns();
-    }
-    return !sub->closing && !sub->client->closing &&
-           (status->code == NARAD_UNAVAILABLE || status->code == NARAD_OK) &&
-           now_ns() - sub->waiting_since_ns < limit;
+    return in_time && !sub->closing && !sub->client->closing &&
+           (status->code == NARAD_UNAVAILABLE || status->code == NARAD_OK);
 }
 
 static void on_stream_done(void *data, struct nd_rpc_stream *stream,
@@ -155,17 +160,19 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
     sub->started = false;
     nd_list_move(&unknown, &sub->sent);
     bool again = worth_a_retry_locked(sub, status);
-    bool asked_for = sub->closing;
+    int code = client->closing ? NARAD_CANCELLED : status->code;
+    if (sub->closing) {
+        code = NARAD_OK;
+    }
+    sub->ending = !again;
     if (again) {
         sub->retrying = true;
         nd_rpc_channel_post_after(client->channel, RETRY_DELAY_MS, retry, sub);
     }
     nd_mutex_unlock(&client->lock);
     settles_end(&unknown, NARAD_UNAVAILABLE, "the connection was lost");
-    if (asked_for) {
-        subscription_end(sub, NARAD_OK, "");
-    } else if (!again) {
-        subscription_end(sub, client->closing ? NARAD_CANCELLED : status->code, status->text);
+    if (!again) {
+        subscription_end(sub, code, code == NARAD_OK ? "" : status->text);
     }
 }
 
@@ -191,7 +198,7 @@ static void subscription_pump_locked(struct narad_subscription *sub)
     struct nd_list *link;
 
     narad__v1__subscribe_request__init(&request);
-    if (sub->writing || sub->retrying || sub->client->closing) {
+    if (sub->writing || sub->retrying || sub->ending || sub->client->closing) {
         return;
     }
     if (sub->stream == NULL) {
@@ -238,7 +245,7 @@ int narad_subscribe(struct narad_client *client, const struct narad_subscription
     *out = sub;
     nd_mutex_lock(&client->lock);
     nd_list_append(&client->subscriptions, &sub->link);
-    sub->waiting_since_ns = now_ns();
+    sub->outage.since_ns = now_ns();
     subscription_pump_locked(sub);
     nd_mutex_unlock(&client->lock);
     return error_set(error, NARAD_OK, "");

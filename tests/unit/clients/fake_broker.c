@@ -95,6 +95,12 @@ static void produce_message(struct nd_rpc_call *call, struct nd_slice message)
     }
 }
 
+static void break_off(struct fake_broker *broker, struct nd_rpc_call *call)
+{
+    nd_rpc_call_finish(call, broker->break_code != 0 ? broker->break_code : 14,
+                       "broken off by the test");
+}
+
 static void finish_ok(struct nd_rpc_call *call)
 {
     nd_rpc_call_finish(call, 0, "");
@@ -158,6 +164,10 @@ static void subscribe_message(struct nd_rpc_call *call, struct nd_slice message)
         count(broker, &broker->streams, 1);
         deliver(call, broker->deliver);
     }
+    if (broker->refuse_code != 0 && request->n_settles > 0) {
+        nd_rpc_call_finish(call, broker->refuse_code, "refused by the test");
+        return;
+    }
     nd_mutex_lock(&broker->lock);
     bool breaks = broker->break_after > 0 && request->n_settles > 0;
     broker->break_after = breaks ? 0 : broker->break_after;
@@ -170,7 +180,7 @@ static void subscribe_message(struct nd_rpc_call *call, struct nd_slice message)
     response.n_results = request->n_settles;
     count(broker, &broker->settles, (uint32_t)request->n_settles);
     if (breaks) {
-        nd_rpc_call_finish(call, 14, "broken off by the test");
+        break_off(broker, call);
     } else if (request->n_settles > 0) {
         nd_rpc_call_send(call, &response.base);
     }

@@ -21,7 +21,9 @@ struct fake_broker {
     bool hold; /* confirm nothing, until fake_broker_confirm_held */
     uint32_t
         break_after; /* end the stream with UNAVAILABLE after so many confirmations; 0: never */
-    int refuse_code; /* end produce streams at once with this status; 0: no */
+    int refuse_code; /* end produce streams at once with this status, subscriptions with their first
+                      * settle; 0: no */
+    int break_code;  /* instead of UNAVAILABLE; 0: no */
     bool stale;      /* settles answer FAILED_PRECONDITION */
     /* what happened; guarded by lock */
     uint32_t items, streams, settles, acks,

@@ -412,6 +412,75 @@ static void subscribe__ends_with_the_client(void **state)
     assert_int_equal(outcome_total(&session.settles), 5);
 }
 
+/* Its settle has failed, so it tries again, once. */
+static void on_settle_failed(void *data, int code, const char *text)
+{
+    (void)text;
+    outcome_count(&session.settles, code);
+    if (code == NARAD_UNAVAILABLE) {
+        narad_subscription_settle(data, "0:0:77", 0, on_settled, &session.settles);
+    }
+}
+
+static void on_message_settle_twice(void *data, struct narad_subscription *subscription,
+                                    const Narad__V1__Message *message)
+{
+    (void)data;
+    narad_subscription_settle(subscription, message->receipt_handle, 0, on_settle_failed,
+                              subscription);
+    session_signal(&session.received);
+}
+
+static void subscribe__a_settle_while_it_ends_has_an_outcome(void **state)
+{
+    struct narad_subscription *subscription = NULL;
+    struct narad_subscription_options options = {
+        .topic = "topic", .partition = -1, .message = on_message_settle_twice, .ended = on_ended};
+
+    (void)state;
+    broker.deliver = 1;
+    broker.break_after = 1;
+    broker.break_code = NARAD_NOT_FOUND;
+    fake_broker_start(&broker);
+    client_new((struct narad_options){0});
+
+    assert_int_equal(narad_subscribe(client, &options, &subscription, NULL), NARAD_OK);
+    session_wait(&session.ended, 1);
+    client_free();
+
+    assert_int_equal(session.end_code, NARAD_NOT_FOUND);
+    assert_int_equal(session.settles.unavailable, 1);
+    assert_int_equal(session.settles.other, 1);
+    assert_int_equal(session.ended, 1);
+    assert_int_equal(broker.streams, 1);
+}
+
+static void settle_again(void *data, int code, const char *text)
+{
+    (void)text;
+    outcome_count(&session.settles, code);
+    if (code == NARAD_UNAVAILABLE) {
+        narad_subscription_settle(data, "0:0:77", 0, settle_again, data);
+    }
+}
+
+/* Each stream takes the start, so it was a connection, and breaks with the settle behind it. */
+static void subscribe__gives_up_on_a_server_that_only_refuses(void **state)
+{
+    (void)state;
+    broker.refuse_code = NARAD_UNAVAILABLE;
+    fake_broker_start(&broker);
+    client_new((struct narad_options){.connect_timeout_ms = 300});
+
+    struct narad_subscription *subscription = subscribe();
+    narad_subscription_settle(subscription, "0:0:77", 0, settle_again, subscription);
+    session_wait(&session.ended, 1);
+
+    assert_int_equal(session.end_code, NARAD_UNAVAILABLE);
+    assert_int_equal(session.settles.cancelled, 1);
+    client_free();
+}
+
 /* --- blocking calls --- */
 
 static int version(struct narad_error *error)
@@ -553,6 +622,8 @@ int main(void)
         CASE(subscribe__starts_again_after_a_lost_connection),
         CASE(subscribe__settles_under_way_are_unknown_when_it_breaks),
         CASE(subscribe__ends_with_the_client),
+        CASE(subscribe__a_settle_while_it_ends_has_an_outcome),
+        CASE(subscribe__gives_up_on_a_server_that_only_refuses),
         CASE(call__answers_or_says_that_nobody_is_there),
         CASE(call__an_unknown_method_is_unimplemented),
         CASE(call__inside_a_callback_is_refused),

@@ -64,7 +64,8 @@ struct narad_options {
     const char *server;  /* "host:port" or "unix:/path"; NULL: NARAD_SERVER, else 127.0.0.1:7941 */
     uint32_t timeout_ms; /* of a blocking call; 0: 40,000 */
     uint32_t
-        connect_timeout_ms; /* how long work waits for a lost server before it fails; 0: 10,000 */
+        connect_timeout_ms; /* how long work waits for a lost server before it fails; 0: 10,000.
+                             * One that takes a message and is gone within a second is lost too. */
     uint32_t in_flight_max; /* unconfirmed asynchronous produces; 0: 4,096 */
     uint64_t bytes_max;     /* their bytes; 0: 64 MiB */
     /* Produces whose confirmation was lost with the connection are sent again, so that each ends
@@ -145,7 +146,7 @@ NARAD_API int narad_settle_async(struct narad_client *client, const char *topic,
  * connection breaks the server releases its leases at once, and the subscription starts again:
  * messages not settled by then come again under new handles. Settles that were under way report
  * NARAD_UNAVAILABLE (the outcome is unknown), later ones of old handles NARAD_FAILED_PRECONDITION.
- */
+ * Settles that are not sent when the subscription ends report how it ended, or NARAD_CANCELLED. */
 struct narad_subscription;
 
 struct narad_subscription_options {
