@@ -5,9 +5,12 @@ them. Each time the directory is checked with `narad verify`, the file shown wit
 Either it starts: then nothing is lost but records of the segment that was hit (or of the last group of the log), and
 what comes is what was sent. Or it refuses and names the file, and verify has found the damage.
 
-    test_real_disk.py [samples a file]
+    test_real_disk.py [--starts 40] [--seed 7]
+
+So many damages are tried, each file's turn coming as often as another's; `--starts 0` tries all that were drawn.
 """
 
+import argparse
 import json
 import os
 import random
@@ -22,7 +25,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "integration"))
 import grpc  # noqa: E402
 from nodes import NARAD, PATIENCE, Node, admin_pb2, environment, wait_until  # noqa: E402
 
-SAMPLES = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+BITS = 4  # flips drawn for each file
 TOPICS = ["orders", "clicks"]
 CONFIG = {"storage": {"wal_file_bytes": 1 << 20},
           "cluster": {"raft_snapshot_threshold": 8, "raft_trailing_logs": 4}}
@@ -94,15 +97,24 @@ def content_end(path):
 
 
 def damages_of(path, dice):
-    """(what, function of the bytes) of one file."""
+    """(what, function of the bytes) of one file, in any order."""
     end = content_end(path)
-    for _ in range(SAMPLES * (2 if "/raft/" in path else 1)):
+    damages = []
+    for _ in range(BITS):
         at, bit = dice.randrange(end), dice.randrange(8)
-        yield f"bit {bit} of byte {at} flipped", lambda b, at=at, bit=bit: (
-            b[:at] + bytes([b[at] ^ 1 << bit]) + b[at + 1:])
+        damages.append((f"bit {bit} of byte {at} flipped", lambda b, at=at, bit=bit: (
+            b[:at] + bytes([b[at] ^ 1 << bit]) + b[at + 1:])))
     cut = dice.randrange(end)
-    yield f"cut at {cut}", lambda b: b[:cut]
-    yield "zeroed", lambda b: bytes(len(b))
+    damages += [(f"cut at {cut}", lambda b: b[:cut]), ("zeroed", lambda b: bytes(len(b)))]
+    dice.shuffle(damages)
+    return damages
+
+
+def draw(data, files, dice, starts):
+    """(path, what, function) of the damages to try: one of each file, then another of each, in turn."""
+    each = {path: damages_of(os.path.join(data, path), dice) for path in files}
+    turns = [(path, *each[path][turn]) for turn in range(BITS + 2) for path in files]
+    return turns[:starts] if starts else turns
 
 
 def run(*command):
@@ -145,45 +157,54 @@ def check_started(node, left, path, what, damages, last_log):
     assert not lossy or damages or path == last_log, (path, what, "lost, and verify finds nothing")
 
 
+def try_one(work, damaged, change, left, last_log, counts):
+    """One damage of a copy of the store in `work`; `damaged`: (path, what)."""
+    path, what = damaged
+    target = os.path.join(work, "data", path)
+    with open(target, "rb") as file:
+        before = file.read()
+    with open(target, "wb") as file:
+        file.write(change(before))
+    damages = check_tools(os.path.join(work, "data"), path, what)
+    counts["found"] += bool(damages)
+    node = Sample(work, flags=write_config(work))
+    try:
+        if node.refused is None:
+            counts["started"] += 1
+            check_started(node, left, path, what, damages, last_log)
+            return
+        counts["refused"] += 1
+        # Raft's library names its directory only.
+        name = "metastore/raft" if "/raft/" in path else os.path.basename(path)
+        assert name in node.refused, (path, what, node.refused)
+        # The content of Raft's snapshots is compressed by its library and not opened by ours.
+        assert damages or "/raft/snapshot-" in path, (path, what, node.refused)
+    finally:
+        if node.process.poll() is None:
+            node.kill()
+
+
 def main():
-    dice = random.Random(7)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--starts", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    dice = random.Random(options.seed)
     counts = {"started": 0, "refused": 0, "found": 0}
     with tempfile.TemporaryDirectory(prefix="narad-hostile-") as top:
-        base = os.path.join(top, "base")
+        base, work = os.path.join(top, "base"), os.path.join(top, "work")
         os.mkdir(base)
         left = make_store(base)
         data = os.path.join(base, "data")
         files = files_of(data)
-        assert run("verify", data).returncode == 0, run("verify", data)
+        checked = run("verify", data)
+        assert checked.returncode == 0, checked
         last_log = [f for f in files if f.endswith(".wal")][-1]
-        for path in files:
-            for what, change in damages_of(os.path.join(data, path), dice):
-                work = os.path.join(top, "work")
-                shutil.copytree(data, os.path.join(work, "data"), ignore=shutil.ignore_patterns("*.sock"))
-                target = os.path.join(work, "data", path)
-                with open(target, "rb") as file:
-                    before = file.read()
-                with open(target, "wb") as file:
-                    file.write(change(before))
-                damages = check_tools(os.path.join(work, "data"), path, what)
-                counts["found"] += bool(damages)
-                print(f"{path}: {what}", flush=True)
-                node = Sample(work, flags=write_config(work))
-                try:
-                    if node.refused is not None:
-                        counts["refused"] += 1
-                        # Raft's library names its directory only.
-                        name = "metastore/raft" if "/raft/" in path else os.path.basename(path)
-                        assert name in node.refused, (path, what, node.refused)
-                        # The content of Raft's snapshots is compressed by its library and not opened by ours.
-                        assert damages or "/raft/snapshot-" in path, (path, what, node.refused)
-                    else:
-                        counts["started"] += 1
-                        check_started(node, left, path, what, damages, last_log)
-                finally:
-                    if node.process.poll() is None:
-                        node.kill()
-                shutil.rmtree(work)
+        for path, what, change in draw(data, files, dice, options.starts):
+            print(f"{path}: {what}", flush=True)
+            shutil.copytree(data, os.path.join(work, "data"), ignore=shutil.ignore_patterns("*.sock"))
+            try_one(work, (path, what), change, left, last_log, counts)
+            shutil.rmtree(work)
     print(f"{len(files)} files, {counts['started'] + counts['refused']} starts: {counts['refused']} refused, "
           f"verify found {counts['found']}")
     assert counts["refused"] > 0 and counts["found"] > 0
