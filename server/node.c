@@ -27,7 +27,7 @@ enum {
     SEGMENT_BYTES = 64 << 20,
     SEGMENT_FRAME_BYTES = 256 << 10,
     INDEX_STRIDE_BYTES = 32 << 10,
-    FLUSH_BYTES = 1 << 20,
+    FLUSH_BYTES = 4 << 20,
     FLUSH_AGE_MS = 60000,
     LOOK_MS = 60000, /* between two looks at an open partition: retention, eviction */
     WAL_SPARES = 2,

@@ -33,7 +33,7 @@ struct nd_broker_options {
     size_t tail_memory_bytes;  /* 128 MiB, all shards together (F1) */
     size_t cache_bytes;        /* 32 MiB of flushed runs and cold frames */
     uint64_t wal_keep_bytes;   /* 128 MiB (F2) */
-    uint32_t flush_bytes;      /* 1 MiB a partition (F2) */
+    uint32_t flush_bytes;      /* 4 MiB a partition (F2) */
     uint32_t flush_age_ms;     /* 60 s (F2) */
     size_t staged_bytes_max;   /* 4 MiB: then produces wait their turn (produce.h); 0: no bound */
     uint32_t look_ms;          /* 60 s between looks at an open partition; 0: never (chores.h) */

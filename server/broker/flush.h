@@ -1,4 +1,4 @@
-/* When tails go to the flusher (F2): at 1 MiB, largest first above half the budget, at 60 s of age,
+/* When tails go to the flusher (F2): at 4 MiB, largest first above half the budget, at 60 s of age,
  * when the WAL wants its old files back (restate.h), at stop. One flush of a partition at a time.
  * @thread shard */
 #ifndef ND_FLUSH_H
