@@ -24,7 +24,9 @@ enum {
     FRAME_BYTES_MAX = 20 << 20,
     STAGED_BYTES_MAX = 96 << 20, /* above the sum of the hard budgets of rpc/handlers.c */
     PRODUCING_BYTES_MAX = 4 << 20,
+    METADATA_SEGMENT_BYTES = 1 << 20, /* one that a death left open stays in memory whole */
     SEGMENT_BYTES = 64 << 20,
+    SEGMENT_FILES_MAX = 1024,
     SEGMENT_FRAME_BYTES = 256 << 10,
     INDEX_STRIDE_BYTES = 32 << 10,
     FLUSH_BYTES = 4 << 20,
@@ -79,6 +81,7 @@ static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
         .address = n->settings->cluster_addr,
         .snapshot_threshold = (uint32_t)n->settings->cluster_raft_snapshot_threshold,
         .trailing = (uint32_t)n->settings->cluster_raft_trailing_logs,
+        .segment_bytes = METADATA_SEGMENT_BYTES,
         .ballast_bytes = METADATA_BALLAST_BYTES,
         .topic_partitions_max = (uint32_t)n->settings->topic_max_partitions,
         .log = n->options.log,
@@ -113,6 +116,7 @@ static struct nd_plog_options plog_options(const struct nd_node *n)
         .segment_bytes = SEGMENT_BYTES,
         .frame_bytes = SEGMENT_FRAME_BYTES,
         .index_stride_bytes = INDEX_STRIDE_BYTES,
+        .files_max = SEGMENT_FILES_MAX,
         .codec = strcmp(n->settings->storage_codec, "none") == 0 ? ND_CODEC_NONE : ND_CODEC_ZSTD,
         .level = level_of(n->settings->storage_compression_level),
         .log = n->options.log,

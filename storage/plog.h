@@ -39,6 +39,8 @@ struct nd_plog_options {
     /* At the open only. The directory is there, and it, those above it and the files in it are on
      * the device as they are in the cache: the open makes and syncs nothing. */
     bool synced;
+    /* Logs of the process that keep the file they append to open between rounds; 0: all. */
+    uint32_t files_max;
     /* At the open only. With start_known every offset of [log_start, flushed_offset) must lie in
      * some file: one that is lost makes the open CORRUPT. */
     bool start_known;

@@ -46,13 +46,63 @@ void nd_plog_scratch_free(struct nd_plog_scratch *scratch)
 
 /* --- the file that is appended to --- */
 
+/* Held by the writers of all logs of the process, as descriptors are: without a bound 30,000
+ * partitions leave none for the log of the node itself. */
+static _Atomic uint32_t files_open;
+
+static void writer_hold(struct plog_writer *w, int file)
+{
+    w->file = file;
+    atomic_fetch_add_explicit(&files_open, 1, memory_order_relaxed); /* a bound, no order */
+}
+
+static void writer_close(struct nd_plog *plog)
+{
+    struct plog_writer *w = &plog->writer;
+
+    if (w->file != -1) {
+        plog->options.env->close(plog->options.env->impl, w->file);
+        atomic_fetch_sub_explicit(&files_open, 1, memory_order_relaxed);
+        w->file = -1;
+    }
+}
+
+/* Between rounds: beyond the bound a log keeps its file closed until it is written again. */
+static void writer_rest(struct nd_plog *plog)
+{
+    uint32_t most = plog->options.files_max;
+
+    if (most > 0 && atomic_load_explicit(&files_open, memory_order_relaxed) > most) {
+        writer_close(plog);
+    }
+}
+
+static enum nd_err writer_resume(struct nd_plog *plog, struct nd_errmsg *msg)
+{
+    struct plog_writer *w = &plog->writer;
+    int file;
+
+    if (w->segment == NULL || w->file != -1) {
+        return ND_OK;
+    }
+    const struct nd_env *env = plog->options.env;
+    char *path = nd_segment_path(plog->dir, w->segment->summary.base_offset, ND_SEGMENT_LOG);
+    enum nd_err err = env->open(env->impl, path, ND_OPEN_WRITE, &file, msg);
+    if (err == ND_OK) {
+        writer_hold(w, file);
+    }
+    nd_free(path);
+    return err;
+}
+
 void plog_writer_adopt(struct nd_plog *plog, struct nd_segment *segment, int file)
 {
     plog->writer.segment = nd_segment_ref(segment);
-    plog->writer.file = file;
+    writer_hold(&plog->writer, file);
     plog->writer.listed = true;
     plog->writer.name_synced = true;
     plog->writer.at = nd_align_up(segment->summary.size);
+    writer_rest(plog);
 }
 
 /* Forget the file: sealed, discarded or closed. */
@@ -60,15 +110,12 @@ void plog_writer_drop(struct nd_plog *plog)
 {
     struct plog_writer *w = &plog->writer;
 
-    if (w->segment != NULL) {
-        plog->options.env->close(plog->options.env->impl, w->file);
-    }
+    writer_close(plog);
     nd_mutex_lock(&plog->lock);
     struct nd_segment *segment = w->segment;
     w->segment = NULL; /* nd_plog_trim may look */
     nd_mutex_unlock(&plog->lock);
     nd_segment_unref(segment);
-    w->file = -1;
     w->listed = false;
     w->pending_count = 0;
 }
@@ -140,7 +187,7 @@ static enum nd_err writer_create(struct nd_plog *plog, uint64_t base_offset, str
         nd_segment_unref(segment);
     } else {
         w->segment = segment;
-        w->file = file;
+        writer_hold(w, file);
         w->listed = false;
         w->name_synced = false;
         w->at = ND_SEGMENT_HEADER_SIZE;
@@ -474,12 +521,16 @@ enum nd_err nd_plog_write(struct nd_plog *plog, const struct nd_tail_run *runs, 
         nd_errmsg_set(msg, "%s is unflushable", plog->dir);
         return ND_ERR_CORRUPT;
     }
+    enum nd_err err = writer_resume(plog, msg);
+    if (err != ND_OK) {
+        return is_postponed(err) ? ND_ERR_NO_SPACE : writer_fail(plog, err, msg);
+    }
     struct builder b = {
         .plog = plog,
         .scratch = plog->options.scratch != NULL ? plog->options.scratch : nd_plog_scratch_new(),
         .msg = msg,
     };
-    enum nd_err err = runs_write(&b, runs, count);
+    err = runs_write(&b, runs, count);
     if (b.scratch != plog->options.scratch) {
         nd_plog_scratch_free(b.scratch);
     }
@@ -513,6 +564,7 @@ enum nd_err nd_plog_verify(struct nd_plog *plog, uint64_t *end_out, struct nd_er
         }
     }
     failure_clear(plog);
+    writer_rest(plog);
     *end_out = plog->end_offset;
     return ND_OK;
 }

@@ -19,7 +19,7 @@ struct fixture {
         bool back;
     } jobs[JOBS];
     struct nd_plog *plogs[JOBS];
-    uint32_t tasks;
+    uint32_t tasks, files_max;
 };
 
 static int64_t clock_ms(void *arg)
@@ -40,6 +40,7 @@ static void flusher_start(struct fixture *f)
     };
 
     options.plog.metrics = f->metrics;
+    options.plog.files_max = f->files_max;
     assert_int_equal(nd_flusher_new(&f->flusher, &options, NULL), ND_OK);
 }
 
@@ -215,6 +216,32 @@ static void flusher__opens_many_logs_with_few_syncs(void **state)
     for (uint32_t i = 0; i < JOBS; i++) {
         assert_int_equal(f->jobs[i].job.result, ND_OK);
         assert_int_equal(fixture_count(f->plogs[i], 0, 20, SIZE), 20);
+    }
+}
+
+/* Descriptors do not grow with partitions: beyond a bound a log opens its file for a round only. */
+static void flusher__keeps_few_files_open(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t opens[2];
+    nd_flusher_free(f->flusher);
+    f->files_max = JOBS / 2;
+    flusher_start(f);
+
+    for (uint32_t round = 0; round < 4; round++) {
+        uint64_t before = sim_env_calls(f->sim, SIM_OPEN);
+        for (uint32_t i = 0; i < JOBS; i++) {
+            submit(f, i, round * 10, 10);
+        }
+        run(f, ND_OK);
+        opens[round % 2] = sim_env_calls(f->sim, SIM_OPEN) - before;
+    }
+
+    assert_int_equal(opens[0], opens[1]);
+    assert_int_equal(opens[0], JOBS + JOBS / 2); /* each to be read back, half to be written */
+    for (uint32_t i = 0; i < JOBS; i++) {
+        assert_int_equal(f->jobs[i].job.result, ND_OK);
+        assert_int_equal(fixture_count(f->plogs[i], 0, 40, SIZE), 40);
     }
 }
 
@@ -514,6 +541,7 @@ int main(void)
         CASE(flusher__flushes_checkpoints_trims_and_replies),
         CASE(flusher__syncs_few_files_one_by_one_and_many_at_once),
         CASE(flusher__opens_many_logs_with_few_syncs),
+        CASE(flusher__keeps_few_files_open),
         CASE(flusher__keeps_many_logs_through_a_power_cut_at_every_change),
         CASE(flusher__fails_only_the_file_that_failed),
         CASE(flusher__postpones_on_a_full_disk),
