@@ -177,8 +177,10 @@ static void end_check(struct walk *walk, const struct nd_segment_scan *scan)
     struct checking *c = walk->c;
     uint64_t end = walk->segment->summary.end_offset;
     bool is_last = walk->successor == UINT64_MAX;
+    /* Of what retention let go a power cut may bring some back. */
+    bool let_go = c->has_positions && walk->successor <= c->positions->log_start;
 
-    if (!is_last && end < walk->successor) {
+    if (!is_last && end < walk->successor && !let_go) {
         offsets_damage(c, walk->path, scan->end, "offsets missing before the next segment", end,
                        walk->successor);
     } else if (scan->torn && !walk->passed &&
@@ -250,7 +252,10 @@ static enum nd_err header_check(struct checking *c, const char *path, int file, 
     if (err != ND_OK) {
         return err;
     }
-    if (!whole[0] && !whole[1]) {
+    if ((!whole[0] || !whole[1]) && v->log_whole && c->has_positions &&
+        base >= c->positions->flushed_offset) {
+        verify_note(v, path, 0, "a segment that was being begun: never verified, the log has it");
+    } else if (!whole[0] && !whole[1]) {
         verify_damage(v, path, 0, "neither copy of the segment header is whole");
     } else if (!whole[0] || !whole[1]) {
         verify_damage(v, path, whole[0] ? ND_SEGMENT_HEADER_SIZE / 2 : 0,
@@ -354,7 +359,8 @@ static void positions_check(struct checking *c)
         }
         return;
     }
-    if (p->log_start > p->flushed_offset || p->flushed_offset > p->next_offset ||
+    /* The log start may lie above what is flushed: what no segment took ages as well. */
+    if (p->log_start > p->next_offset || p->flushed_offset > p->next_offset ||
         p->frontier > p->next_offset) {
         verify_damage(v, c->dir, 0, "positions that cannot be: out of order");
         return;
@@ -366,7 +372,7 @@ static void positions_check(struct checking *c)
         offsets_damage(c, c->dir, 0, "flushed records are missing before the first segment", needed,
                        ND_MIN(first, p->flushed_offset));
     }
-    if (end < p->flushed_offset) {
+    if (ND_MAX(end, p->log_start) < p->flushed_offset) {
         offsets_damage(c, c->dir, 0, "flushed records are missing behind the last segment", end,
                        p->flushed_offset);
     }

@@ -100,8 +100,9 @@ bool nd_partition_is_cold(const struct nd_topic_state *topic, uint32_t index)
     if (partition == NULL || partition->state == ND_PARTITION_CLOSED) {
         return index < topic->fresh_from;
     }
+    /* Also when all of it was let go: a crash may have come before its files were removed. */
     return partition->state == ND_PARTITION_OPEN && partition->plog == NULL &&
-           partition->tail.flushed > partition->log_start;
+           partition->tail.flushed > 0;
 }
 
 /* --- the walk --- */

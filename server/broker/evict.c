@@ -137,7 +137,8 @@ static void batch_reply(struct nd_msg *msg, void *owner)
     nd_free(batch);
 }
 
-/* What a `state` says: nothing of it is staged, so every entry so far is in it. */
+/* What a `state` says: nothing of it is staged, so every entry that is synced is in it. What others
+ * have staged may still be lost. */
 static void snapshot(struct nd_partition *partition)
 {
     struct nd_shard *shard = partition->topic->shard;
@@ -157,7 +158,7 @@ static void snapshot(struct nd_partition *partition)
     struct nd_positions *positions = &batch->positions[batch->count];
     nd_positions_init(positions);
     nd_partition_positions(partition, positions);
-    positions->applied_sequence = stats.sequence_next - 1;
+    positions->applied_sequence = stats.sequence_synced;
     batch->partitions[batch->count] = partition;
     batch->uses[batch->count] = partition->uses;
     batch->count += 1;

@@ -4,6 +4,7 @@
 
 #include "storage/base/alloc.h"
 
+#include "storage/state.h"
 #include "tests/unit/broker/fixture.h"
 
 enum { LOOK_MS = 1000, IDLE_MS = 3000, FLUSH_MS = 500, SETTLED_MS = FLUSH_MS + IDLE_MS + 2000 };
@@ -220,6 +221,45 @@ static void evict__is_given_up_for_an_ack_that_came_and_went(void **state)
     assert_true(evicted(node) == 1);
     assert_true(node_take(node, 0, 0, &delivery));
     assert_int_equal(delivery.offset, 1);
+}
+
+/* What others have staged at that moment may still be lost; the `state` must not claim it. */
+static void evict__state_claims_no_more_than_what_is_synced(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    const char *payload = "lost";
+    uint32_t other = node_topic(node, "other", 1);
+    struct nd_partition_id id = {.topic = "t", .incarnation = node->topics[0]->incarnation};
+    struct nd_positions positions;
+    struct nd_errmsg msg = {{0}};
+    struct nd_wal_stats stats;
+    uint8_t store_id[16];
+    char dir[600];
+
+    memcpy(store_id, nd_flusher_plog_options(node->flusher)->store_id, sizeof store_id);
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    node_advance(node, FLUSH_MS + IDLE_MS - LOOK_MS);
+    assert_true(evicted(node) == 0);
+    node->wal_stalled = true;
+    struct node_produce *produce = node_produce_start(node, other, 0, &payload, 1);
+    node_advance(node, 2 * LOOK_MS);
+    assert_true(evicted(node) == 1);
+    assert_false(produce->done);
+    nd_wal_stats(node->wal, &stats);
+    nd_flusher_partition_dir(node->flusher, &id, dir, sizeof dir);
+    nd_positions_init(&positions);
+    assert_int_equal(nd_state_load(node->env, dir, store_id, &positions, &msg), ND_OK);
+    assert_in_range(positions.applied_sequence, 1, stats.sequence_synced);
+    assert_int_equal(positions.next_offset, 1);
+    nd_positions_release(&positions);
+    node_power_cut(node, 2);
+    assert_true(produce->done);
+    nd_free(produce);
+    assert_int_equal(node_open(node, &msg), ND_OK);
+    uint64_t offset;
+    assert_int_equal(node_produce(node, 0, 0, "n", &offset), ND_OK);
+    assert_int_equal(offset, 1);
 }
 
 static void evict__spares_what_somebody_holds_or_waits_for(void **state)
@@ -530,6 +570,7 @@ int main(void)
         T(evict__lets_the_log_go),
         T(evict__is_given_up_when_it_is_used_meanwhile),
         T(evict__is_given_up_for_an_ack_that_came_and_went),
+        T(evict__state_claims_no_more_than_what_is_synced),
         T(evict__spares_what_somebody_holds_or_waits_for),
         T(evict__takes_the_series_along_unless_they_tell_of_a_lag),
         T(evict__never_happens_when_it_is_off),

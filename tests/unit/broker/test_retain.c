@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/crc32c.h"
 
 #include "storage/clock.h"
+#include "storage/verify.h"
 #include "tests/unit/broker/fixture.h"
 
 enum { RETENTION_MS = 20000, LOOK_MS = 1000, WALK_MS = 2000, IDLE_MS = 3000, FLUSH_MS = 500 };
@@ -244,6 +246,89 @@ static void retention__reaches_what_cannot_be_flushed(void **state)
     assert_string_equal(delivery.payload, "new");
 }
 
+/* A cut between the POSITION and the removal: the records are gone for all, their file is not. */
+static void retention__removes_what_a_crash_left(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg;
+
+    node->options.idle_eviction_ms = 0;
+    fixture_restart(fixture);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(node_produce(node, 0, 0, "old", NULL), ND_OK);
+        node_advance(node, FLUSH_MS + 2 * LOOK_MS);
+        node->flusher_stalled = true;
+        node_advance(node, RETENTION_MS);
+        assert_int_equal(node_stats(node, 0, 0).oldest_offset, i + 1);
+        assert_int_equal(log_files(node, 0, 0), 1);
+        node_power_cut(node, 6);
+        node->options.idle_eviction_ms = i == 0 ? 500 : 0; /* closed before the walk, or open */
+        assert_int_equal(node_open(node, &msg), ND_OK);
+        assert_int_equal(log_files(node, 0, 0), 1);
+        node_advance(node, 3 * WALK_MS);
+        assert_int_equal(log_files(node, 0, 0), 0);
+    }
+}
+
+static void line_note(void *arg, const char *line, size_t size)
+{
+    if (strncmp(line, "damage", 6) == 0) {
+        snprintf(arg, 256, "%.*s", (int)size, line);
+    }
+}
+
+/* The FORMAT file that speaks for the ids of node.c. */
+static void format_make(struct node *node)
+{
+    struct nd_errmsg msg;
+    char text[256];
+    int size = snprintf(text, sizeof text, "narad-data 1\nstore ");
+
+    for (uint32_t i = 0; i < 16; i++) {
+        uint8_t byte = nd_flusher_plog_options(node->flusher)->store_id[i];
+        size += snprintf(text + size, sizeof text - (size_t)size, "%02x", byte);
+    }
+    size += snprintf(text + size, sizeof text - (size_t)size, "\nstate ready\n");
+    uint32_t crc = nd_crc32c(0, text, (size_t)size);
+    (void)snprintf(text + size, sizeof text - (size_t)size, "crc32c %08x\n", crc);
+    assert_int_equal(nd_env_replace_file(node->env, "data/FORMAT", nd_slice_str(text), &msg),
+                     ND_OK);
+}
+
+/* Between the POSITION and the segment that will begin there, the log start lies above what is
+ * flushed. */
+static void retention__of_what_cannot_be_flushed_is_no_damage(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_verify_result result;
+    struct nd_errmsg msg = {{0}};
+    struct nd_report report;
+    char damage[256] = "";
+
+    node->options.idle_eviction_ms = 0;
+    fixture_restart(fixture);
+    format_make(node);
+    assert_int_equal(node_produce(node, 0, 0, "flushed", NULL), ND_OK);
+    node_advance(node, FLUSH_MS + 500);
+    sim_env_fail_writes_under(node->sim, "data/topics/t/");
+    assert_int_equal(node_produce(node, 0, 0, "not", NULL), ND_OK);
+    node_advance(node, RETENTION_MS + 5000);
+    assert_int_equal(node_stats(node, 0, 0).oldest_offset, 2);
+    node_power_cut(node, 4);
+    sim_env_fail_writes_under(node->sim, NULL);
+    nd_report_init(&report, false, line_note, damage);
+    enum nd_err err = nd_verify(
+        &(struct nd_verify_options){.env = node->env, .data_dir = "data", .report = &report},
+        &result, &msg);
+    nd_report_release(&report);
+    assert_int_equal(err, ND_OK);
+    assert_int_equal(result.partitions, 1);
+    assert_string_equal(damage, "");
+    assert_int_equal(node_open(node, &msg), ND_OK);
+}
+
 static void alter_reaches_all_owners(void **state)
 {
     struct fixture *fixture = *state;
@@ -428,6 +513,8 @@ int main(void)
         T(frontier_jumps_over_reaped),
         T(retention__takes_a_subscribers_lease_and_gives_the_credit_back),
         T(retention__reaches_what_cannot_be_flushed),
+        T(retention__removes_what_a_crash_left),
+        T(retention__of_what_cannot_be_flushed_is_no_damage),
         T(alter_reaches_all_owners),
         T(retention__waits_for_the_ownership_latch),
         T(retention__of_a_closed_partition_needs_no_long_life),
