@@ -41,6 +41,11 @@ bool nd_budget_take_hard(struct nd_budget *budget, size_t amount)
     return take(budget, amount, budget->hard);
 }
 
+void nd_budget_charge(struct nd_budget *budget, size_t amount)
+{
+    atomic_fetch_add_explicit(&budget->used, amount, memory_order_seq_cst);
+}
+
 static bool has_room(struct nd_budget *budget)
 {
     return atomic_load_explicit(&budget->used, memory_order_seq_cst) < budget->soft;

@@ -32,6 +32,8 @@ void nd_budget_release(struct nd_budget *budget); /* nobody waits, nothing is us
  * limit alone fits into an empty budget: a single large request must be possible. @thread any */
 ND_CHECKED bool nd_budget_take(struct nd_budget *budget, size_t amount);
 ND_CHECKED bool nd_budget_take_hard(struct nd_budget *budget, size_t amount);
+/* Taken without a question: for what is there already and cannot be refused. @thread any */
+void nd_budget_charge(struct nd_budget *budget, size_t amount);
 void nd_budget_give(struct nd_budget *budget, size_t amount); /* @thread any */
 /* True: below the soft limit, go on reading. False: `waiter` is queued and resumes later. */
 ND_CHECKED bool nd_budget_wait(struct nd_budget *budget, struct nd_budget_waiter *waiter);

@@ -3,7 +3,9 @@
  *
  * Neighbouring items of one topic become one batch of the broker (a *group*): one block, one entry
  * a partition. All or nothing of the group implies all or nothing of each item. An item that is
- * refused by itself takes none of its neighbours with it. */
+ * refused by itself takes none of its neighbours with it. A group is paid for from the produce
+ * budget until its answer's turn has come, so that many small ones behind a slow one stop the
+ * reading. */
 #include <string.h>
 
 #include "storage/base/alloc.h"
@@ -12,7 +14,11 @@
 #include "server/rpc/stream.h"
 #include "server/rpc/wire.h"
 
-enum { GROUP_BYTES_MAX = 1 << 20 };
+enum {
+    GROUP_BYTES_MAX = 1 << 20,
+    ITEM_ANSWER_BYTES = 128, /* about, of an item in the line of answers */
+    RECORD_ANSWER_BYTES = 32,
+};
 
 struct produce_stream {
     struct nd_stream base;
@@ -30,7 +36,8 @@ struct group {
     struct nd_list link;
     struct nd_produce produce;
     struct produce_stream *stream;
-    size_t charged;
+    size_t charged;  /* for the records, until the broker is done with them */
+    size_t held;     /* for its place in the line */
     uint8_t *answer; /* encoded, once it is known and not this one's turn; owned */
     size_t answer_size;
     bool answered;
@@ -45,6 +52,12 @@ static struct group *group_new(struct produce_stream *s, uint32_t items)
     group->stream = s;
     group->produce.data = group;
     return group;
+}
+
+static size_t place_bytes(uint32_t items, uint32_t records)
+{
+    return sizeof(struct group) + items * (sizeof(struct group_item) + ITEM_ANSWER_BYTES) +
+           (size_t)records * RECORD_ANSWER_BYTES;
 }
 
 /* Encode the results of all items; `at` NULL: size only. */
@@ -66,8 +79,8 @@ static size_t put_results(uint8_t *at, const struct group *group, enum nd_err er
     return size;
 }
 
-/* Answers of the groups whose turn it is. */
-static uint32_t drain_locked(struct produce_stream *s) ND_REQUIRES(s->base.lock)
+/* Answers of the groups whose turn it is; what they paid is added to *paid. */
+static uint32_t drain_locked(struct produce_stream *s, size_t *paid) ND_REQUIRES(s->base.lock)
 {
     uint32_t completed = 0;
     struct nd_list *link;
@@ -78,6 +91,7 @@ static uint32_t drain_locked(struct produce_stream *s) ND_REQUIRES(s->base.lock)
         }
         memcpy(nd_stream_answer_locked(&s->base, group->answer_size), group->answer,
                group->answer_size);
+        *paid += group->held;
         nd_list_remove(link);
         nd_free(group->answer);
         nd_free(group);
@@ -91,19 +105,23 @@ static void complete(struct group *group, enum nd_err err, const char *text)
 {
     struct produce_stream *s = group->stream;
     size_t size = put_results(NULL, group, err, text);
+    size_t paid = group->charged;
     uint32_t completed = 0;
     nd_mutex_lock(&s->base.lock);
     if (nd_list_first(&s->groups) == &group->link) {
         put_results(nd_stream_answer_locked(&s->base, size), group, err, text);
+        paid += group->held;
         nd_list_remove(&group->link);
         nd_free(group);
-        completed = 1 + drain_locked(s);
+        completed = 1 + drain_locked(s, &paid);
     } else {
         group->answer = nd_xmalloc(size);
         group->answer_size = size;
         put_results(group->answer, group, err, text);
         group->answered = true;
     }
+    /* Under the lock: behind the last flush the handlers may be gone. */
+    nd_budget_give(&s->base.handlers->produce, paid);
     bool gone = nd_stream_flush_locked(&s->base, completed);
     nd_stream_unlock(&s->base, gone);
 }
@@ -111,9 +129,7 @@ static void complete(struct group *group, enum nd_err err, const char *text)
 /* @thread shard */
 static void produced(struct nd_produce *produce, enum nd_err err)
 {
-    struct group *group = produce->data;
-    nd_budget_give(&group->stream->base.handlers->produce, group->charged);
-    complete(group, err, NULL);
+    complete(produce->data, err, NULL);
 }
 
 /* Into the line of answers. False: the stream is ending and takes nothing. */
@@ -134,9 +150,12 @@ static void refuse_item(struct produce_stream *s, const struct nd_wire_batch *it
 {
     struct group *group = group_new(s, 1);
     group->items[group->items_count++] = (struct group_item){item->id, 0};
+    group->held = place_bytes(1, 0);
+    nd_budget_charge(&s->base.handlers->produce, group->held);
     if (enqueue(group)) {
         complete(group, err, text);
     } else {
+        nd_budget_give(&s->base.handlers->produce, group->held);
         nd_free(group);
     }
 }
@@ -155,7 +174,8 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
 {
     struct nd_handlers *h = s->base.handlers;
     struct nd_admission batch;
-    size_t charge = b->bytes + sizeof(struct group);
+    size_t held = place_bytes(b->items_count, b->records_count);
+    size_t charge = b->bytes + held;
     if (!nd_budget_take_hard(&h->produce, charge)) {
         nd_errmsg_set(msg, "too many bytes of produce requests under way");
         return ND_ERR_OVERLOADED;
@@ -175,7 +195,8 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
     for (uint32_t i = 0; i < b->items_count; i++) {
         group->items[group->items_count++] = (struct group_item){b->items[i].id, b->items[i].count};
     }
-    group->charged = charge;
+    group->charged = b->bytes;
+    group->held = held;
     group->produce.batch = batch;
     group->produce.done = produced;
     if (enqueue(group)) {

@@ -83,6 +83,9 @@ static uint32_t drain_locked(struct subscription *s) ND_REQUIRES(s->base.lock)
                 nd_stream_answer_locked(&s->base, nd_wire_put_settle_result(NULL, 2, err));
             nd_wire_put_settle_result(at, 2, err);
         }
+        /* Paid for until its turn; under the lock: behind the last flush the handlers may be gone.
+         */
+        nd_budget_give(&s->base.handlers->settles, batch->charged);
         nd_list_remove(link);
         nd_free(batch);
         completed++;
@@ -95,7 +98,6 @@ static void settled(struct nd_settle *settle)
 {
     struct settle_batch *batch = settle->data;
     struct subscription *s = batch->subscription;
-    nd_budget_give(&s->base.handlers->settles, batch->charged);
     nd_mutex_lock(&s->base.lock);
     batch->done = true;
     bool gone = nd_stream_flush_locked(&s->base, drain_locked(s));

@@ -4,8 +4,7 @@
  *
  * Life: opened -> operations begin and complete on any thread -> something ends it (half close, an
  * error, the client's cancel, the node's stop) -> the last operation completes -> finish -> closed
- * in on_done. Lock order: stream -> call (proto/rpc); handlers' list -> stream; a budget's lock ->
- * call. */
+ * in on_done. Lock order: handlers' list -> stream -> a budget's lock -> call (proto/rpc). */
 #ifndef ND_STREAM_H
 #define ND_STREAM_H
 

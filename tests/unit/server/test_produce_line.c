@@ -1,0 +1,220 @@
+/* ProduceStream with a broker that holds its answers back: what waits in the line of answers is
+ * paid for. nd_broker_produce and nd_metastore_topic are wrapped (CMakeLists.txt). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proto/narad/v1/broker.pb-c.h"
+#include "proto/rpc/client.h"
+#include "server/rpc/handlers.h"
+#include "tests/support/nd_test.h"
+
+enum { HELD_MAX = 4 };
+
+static struct nd_handlers *handlers;
+static struct nd_rpc_server *server;
+static struct nd_rpc_channel *channel;
+static struct nd_topic *topic;
+static char dir[64];
+
+static struct nd_mutex lock;
+static struct nd_cond changed;
+/* guarded by lock */
+static struct nd_produce *held[HELD_MAX];
+static uint32_t held_count;
+static size_t used_at[HELD_MAX]; /* of the budget, when the broker got the produce */
+static uint32_t results, done;
+static uint64_t results_ids[16];
+
+/* --- in the place of broker and metastore --- */
+
+void __wrap_nd_broker_produce(struct nd_broker *broker, struct nd_produce *produce);
+enum nd_err __wrap_nd_metastore_topic(struct nd_metastore *metastore, struct nd_slice name,
+                                      struct nd_topic **out);
+
+void __wrap_nd_broker_produce(struct nd_broker *broker, struct nd_produce *produce)
+{
+    (void)broker;
+    nd_mutex_lock(&lock);
+    ND_ASSERT(held_count < HELD_MAX);
+    used_at[held_count] = atomic_load(&handlers->produce.used);
+    held[held_count++] = produce;
+    nd_cond_broadcast(&changed);
+    nd_mutex_unlock(&lock);
+}
+
+enum nd_err __wrap_nd_metastore_topic(struct nd_metastore *metastore, struct nd_slice name,
+                                      struct nd_topic **out)
+{
+    (void)metastore;
+    (void)name;
+    *out = nd_topic_ref(topic);
+    return ND_OK;
+}
+
+static void answer(uint32_t at)
+{
+    struct nd_produce *produce = held[at];
+    struct nd_admission batch = produce->batch;
+
+    held[at] = NULL;
+    produce->done(produce, ND_ERR_NO_SPACE);
+    nd_admission_release(&batch);
+}
+
+/* --- the client --- */
+
+static void on_message(void *data, struct nd_rpc_stream *stream, struct nd_slice message)
+{
+    Narad__V1__ProduceStreamResponse *response =
+        narad__v1__produce_stream_response__unpack(NULL, message.size, message.data);
+
+    (void)data;
+    (void)stream;
+    nd_mutex_lock(&lock);
+    for (size_t i = 0; i < response->n_results; i++) {
+        results_ids[results++ % ND_ARRAY_SIZE(results_ids)] = response->results[i]->id;
+    }
+    nd_cond_broadcast(&changed);
+    nd_mutex_unlock(&lock);
+    narad__v1__produce_stream_response__free_unpacked(response, NULL);
+}
+
+static void on_done(void *data, struct nd_rpc_stream *stream, const struct nd_rpc_status *status)
+{
+    (void)data;
+    (void)stream;
+    (void)status;
+    nd_mutex_lock(&lock);
+    done++;
+    nd_cond_broadcast(&changed);
+    nd_mutex_unlock(&lock);
+}
+
+static void wait_for(const uint32_t *counter, uint32_t value)
+{
+    nd_mutex_lock(&lock);
+    while (*counter < value) {
+        nd_cond_wait(&changed, &lock);
+    }
+    nd_mutex_unlock(&lock);
+}
+
+/* One message with one item; without a record it is refused by itself. */
+static void item_send(struct nd_rpc_stream *stream, uint64_t id, bool record)
+{
+    Narad__V1__ProduceStreamRequest request = NARAD__V1__PRODUCE_STREAM_REQUEST__INIT;
+    Narad__V1__ProduceItem item = NARAD__V1__PRODUCE_ITEM__INIT;
+    Narad__V1__ProduceItem *items[] = {&item};
+    Narad__V1__Record one = NARAD__V1__RECORD__INIT;
+    Narad__V1__Record *records[] = {&one};
+    char name[] = "orders";
+
+    one.payload = (ProtobufCBinaryData){1, (uint8_t *)name};
+    item.id = id;
+    item.topic = name;
+    item.n_records = record ? 1 : 0;
+    item.records = records;
+    request.n_items = 1;
+    request.items = items;
+    nd_rpc_stream_send(stream, &request.base);
+}
+
+static int set_up(void **state)
+{
+    static const struct nd_rpc_method *const methods[] = {&nd_rpc_produce_stream};
+    static const struct nd_handlers_options none;
+    struct nd_errmsg msg = {""};
+    char address[96];
+
+    (void)state;
+    nd_mutex_init(&lock);
+    nd_cond_init(&changed);
+    held_count = results = done = 0;
+    topic = nd_topic_new(3);
+    handlers = nd_handlers_new(&none);
+    snprintf(dir, sizeof dir, "/tmp/narad-line-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(address, sizeof address, "unix:%s/s", dir);
+    struct nd_rpc_server_options options = {.methods = methods,
+                                            .methods_count = 1,
+                                            .user = handlers,
+                                            .threads = 1,
+                                            .message_bytes_max = 20 << 20};
+    assert_int_equal(nd_rpc_server_new(&server, &options, &msg), ND_OK);
+    assert_int_equal(nd_rpc_server_listen(server, address, NULL, &msg), ND_OK);
+    assert_int_equal(nd_rpc_server_start(server, &msg), ND_OK);
+    assert_int_equal(
+        nd_rpc_channel_new(&channel, &(struct nd_rpc_channel_options){.target = address}, &msg),
+        ND_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char path[96];
+
+    (void)state;
+    for (uint32_t i = 0; i < held_count; i++) { /* what a failed case left */
+        if (held[i] != NULL) {
+            answer(i);
+        }
+    }
+    nd_rpc_channel_free(channel);
+    nd_rpc_server_stop(server, 0);
+    nd_rpc_server_free(server);
+    nd_handlers_free(handlers);
+    nd_topic_unref(topic);
+    snprintf(path, sizeof path, "%s/s", dir);
+    unlink(path);
+    rmdir(dir);
+    nd_cond_release(&changed);
+    nd_mutex_release(&lock);
+    return 0;
+}
+
+/* --- cases --- */
+
+static void produce_stream__pays_for_answers_that_wait_for_their_turn(void **state)
+{
+    static const struct nd_rpc_stream_events events = {.on_message = on_message,
+                                                       .on_done = on_done};
+
+    (void)state;
+    nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
+    struct nd_rpc_stream *stream = nd_rpc_stream_open(channel, "/narad.v1.Broker/ProduceStream", 0,
+                                                      true, false, &events, NULL);
+    item_send(stream, 1, true);
+    item_send(stream, 2, false);
+    item_send(stream, 3, true);
+    item_send(stream, 4, true);
+    nd_mutex_unlock(&lock);
+    wait_for(&held_count, 3);
+    size_t one = used_at[0];
+    size_t refused = used_at[1] - 2 * one;
+    assert_in_range(refused, 200, 2000); /* what item 2 keeps in memory */
+    assert_int_equal(used_at[2], used_at[1] + one);
+
+    answer(1); /* its records are given back, its place in the line is not */
+    assert_in_range(atomic_load(&handlers->produce.used), used_at[1] + 1, used_at[2] - 1);
+    assert_int_equal(results, 0);
+    answer(0);
+    answer(2);
+    wait_for(&results, 4);
+
+    assert_int_equal(atomic_load(&handlers->produce.used), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(results_ids[i], i + 1);
+    }
+    nd_rpc_stream_half_close(stream);
+    wait_for(&done, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(produce_stream__pays_for_answers_that_wait_for_their_turn,
+                                        set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
