@@ -511,7 +511,9 @@ struct nd_arena *nd_rpc_call_arena(struct nd_rpc_call *call)
 const void *nd_rpc_call_decode(struct nd_rpc_call *call, const ProtobufCMessageDescriptor *type,
                                struct nd_slice bytes)
 {
-    return nd_rpc_unpack(&call->arena, type, bytes);
+    const void *message = nd_rpc_unpack(&call->arena, type, bytes);
+
+    return message != NULL && nd_rpc_texts_are_whole(type, bytes) ? message : NULL;
 }
 
 void nd_rpc_call_keep_request(struct nd_rpc_call *call)

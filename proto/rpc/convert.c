@@ -1,6 +1,7 @@
 #include "proto/rpc/convert.h"
 
 #include <grpc/byte_buffer_reader.h>
+#include <string.h>
 
 static grpc_byte_buffer *buffer_of(grpc_slice slice)
 {
@@ -80,6 +81,72 @@ const void *nd_rpc_unpack(struct nd_arena *arena, const ProtobufCMessageDescript
     ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
 
     return protobuf_c_message_unpack(type, &allocator, bytes.size, bytes.data);
+}
+
+/* The wire types of protobuf. */
+enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+
+static bool varint_get(struct nd_slice *rest, uint64_t *out)
+{
+    *out = 0;
+    for (unsigned shift = 0; shift < 64 && rest->size > 0; shift += 7) {
+        uint8_t byte = *rest->data;
+        *rest = nd_slice_make(rest->data + 1, rest->size - 1);
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool field_is_whole(const ProtobufCMessageDescriptor *type, unsigned number,
+                           struct nd_slice value)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, number);
+
+    if (field != NULL && field->type == PROTOBUF_C_TYPE_MESSAGE) {
+        return nd_rpc_texts_are_whole(field->descriptor, value); /* as deep as the types are */
+    }
+    return field == NULL || field->type != PROTOBUF_C_TYPE_STRING ||
+           memchr(value.data, 0, value.size) == NULL;
+}
+
+bool nd_rpc_texts_are_whole(const ProtobufCMessageDescriptor *type, struct nd_slice bytes)
+{
+    struct nd_slice rest = bytes;
+
+    if (bytes.size == 0 || memchr(bytes.data, 0, bytes.size) == NULL) {
+        return true;
+    }
+    while (rest.size > 0) {
+        uint64_t key, size;
+        if (!varint_get(&rest, &key)) {
+            return false;
+        }
+        switch (key & 7) {
+        case WIRE_VARINT:
+            if (!varint_get(&rest, &size)) {
+                return false;
+            }
+            continue;
+        case WIRE_FIXED64: size = 8; break;
+        case WIRE_FIXED32: size = 4; break;
+        case WIRE_BYTES:
+            if (varint_get(&rest, &size)) {
+                break;
+            }
+            return false;
+        default: return false;
+        }
+        if (size > rest.size ||
+            ((key & 7) == WIRE_BYTES &&
+             !field_is_whole(type, (unsigned)(key >> 3), nd_slice_make(rest.data, (size_t)size)))) {
+            return false;
+        }
+        rest = nd_slice_make(rest.data + size, rest.size - (size_t)size);
+    }
+    return true;
 }
 
 size_t nd_rpc_decode_bytes_max(uint32_t message_bytes_max)

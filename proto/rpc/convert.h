@@ -30,6 +30,9 @@ void nd_rpc_bytes_close(struct nd_rpc_bytes *bytes); /* nothing when not open */
 /* Decode into the arena. NULL: not a message of that type, or larger than the arena's limit. */
 const void *nd_rpc_unpack(struct nd_arena *arena, const ProtobufCMessageDescriptor *type,
                           struct nd_slice bytes);
+/* Does no text field hold a NUL byte? A decoded text ends at the first one, so that it would stand
+ * for another than was sent. `bytes` were decoded as this type. */
+bool nd_rpc_texts_are_whole(const ProtobufCMessageDescriptor *type, struct nd_slice bytes);
 /* The limit of such an arena for messages up to `message_bytes_max`. */
 size_t nd_rpc_decode_bytes_max(uint32_t message_bytes_max);
 

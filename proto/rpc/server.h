@@ -105,8 +105,8 @@ const char *nd_rpc_call_method(const struct nd_rpc_call *call);
  * earlier. It refuses more than 8 times message_bytes_max, so that small hostile bytes cannot grow
  * into gigabytes of decoded structs. @thread worker */
 struct nd_arena *nd_rpc_call_arena(struct nd_rpc_call *call);
-/* Decode into the call's arena; NULL when the bytes are not a message of that type. @thread worker
- */
+/* Decode into the call's arena; NULL when the bytes are not a message of that type, or a text in
+ * them holds a NUL byte. @thread worker */
 const void *nd_rpc_call_decode(struct nd_rpc_call *call, const ProtobufCMessageDescriptor *type,
                                struct nd_slice bytes);
 /* Keep the `request` of on_start until on_done. @thread worker, inside on_start */

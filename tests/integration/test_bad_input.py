@@ -217,6 +217,27 @@ class BadInput(unittest.TestCase):
                 if "Health" not in path:
                     self.assertIn("not a valid narad.v1.", text)
 
+    def test_a_nul_in_a_text_is_refused(self):
+        """Else "t" would be meant by "t", a NUL and more."""
+        name, broker, admin = "t\0x", broker_pb2, admin_pb2
+        for method, message in (
+                ("Broker/Produce", produce(name, record())),
+                ("Broker/Consume", broker.ConsumeRequest(topic=name)),
+                ("Broker/Ack", broker.AckRequest(topic=name, settles=[broker.Settle(receipt_handle="0:0:1")])),
+                ("Broker/Ack", broker.AckRequest(topic="t", settles=[broker.Settle(receipt_handle="0:0:1\0")])),
+                ("Broker/Replay", broker.ReplayRequest(topic=name)),
+                ("Broker/Subscribe", broker.SubscribeRequest(start=broker.SubscribeStart(topic=name))),
+                ("Broker/ConsumeStream", broker.ConsumeStreamRequest(polls=[broker.Poll(id=300, topic=name)])),
+                ("Admin/CreateTopic", admin.CreateTopicRequest(name="n\0x")),
+                ("Admin/GetTopic", admin.GetTopicRequest(name=name)),
+                ("Admin/ListTopics", admin.ListTopicsRequest(page_token=name)),
+                ("Admin/AlterTopic", admin.AlterTopicRequest(name=name)),
+                ("Admin/DeleteTopic", admin.DeleteTopicRequest(name=name))):
+            path = "/narad.v1." + method
+            code, text = self.raw(path, METHODS[path], message.SerializeToString())
+            self.assertEqual(code, BAD, f"{path}: {text}")
+        self.node.admin.GetTopic(admin.GetTopicRequest(name="t"), timeout=PATIENCE)
+
     def test_truncated_and_random_messages_never_hurt(self):
         dice = random.Random(20261130)
         settles = [broker_pb2.Settle(receipt_handle="0:0:1", action=2)]

@@ -110,12 +110,43 @@ static void unpack__refuses_to_grow_beyond_its_arena(void **state)
     test_free(bytes);
 }
 
+static bool texts_are_whole(const char *bytes, size_t size)
+{
+    return nd_rpc_texts_are_whole(&narad__v1__produce_request__descriptor,
+                                  nd_slice_make((const uint8_t *)bytes, size));
+}
+
+static void texts__with_a_nul_are_found_in_any_depth_and_bytes_may_have_one(void **state)
+{
+    uint8_t request[200];
+    size_t size = request_pack(request); /* its payload ends with a NUL */
+
+    (void)state;
+    assert_true(texts_are_whole((const char *)request, size));
+    assert_true(texts_are_whole("", 0));
+    assert_false(texts_are_whole("\x0a\x02t\0", 4));
+    /* a record's header's name; behind a varint, fixed numbers and bytes that nobody knows */
+    const char header[] = "\x78\x00\x79"
+                          "12345678"
+                          "\x7d"
+                          "1234"
+                          "\x7a\x02\x00\x00"
+                          "\x12\x06\x1a\x04\x0a\x02"
+                          "a";
+    assert_false(texts_are_whole(header, sizeof header));
+    /* cut short anywhere */
+    for (size_t cut = 0; cut < sizeof header; cut++) {
+        (void)texts_are_whole(header, cut);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plugin__keeps_stream_kinds),
         cmocka_unit_test(record__partition_0_is_told_from_no_partition),
         cmocka_unit_test(unpack__takes_any_bytes),
+        cmocka_unit_test(texts__with_a_nul_are_found_in_any_depth_and_bytes_may_have_one),
         cmocka_unit_test(unpack__refuses_to_grow_beyond_its_arena),
     };
 
