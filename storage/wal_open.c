@@ -155,12 +155,22 @@ static enum nd_err frameless_recycle(struct nd_wal *wal, const struct nd_wal_sca
     return err;
 }
 
+/* Its size; 0, that of no spare, if it cannot be told. */
+static uint64_t size_of(const struct nd_wal *wal, uint64_t first_sequence)
+{
+    char path[ND_WAL_PATH_SIZE];
+    struct nd_file_stat stat;
+
+    nd_wal_file_path(path, wal->options.dir, first_sequence);
+    return wal->env->stat(wal->env->impl, path, &stat, NULL) == ND_OK ? stat.size : 0;
+}
+
 static void files_adopt(struct nd_wal *wal, const struct nd_wal_scan *scan)
 {
     for (size_t i = 0; i < scan->count; i++) {
         const struct nd_wal_found *found = &scan->files[i];
-        if (found->ignored) {
-            nd_wal_file_add(wal, found->first_sequence, wal->options.file_bytes, 0);
+        if (found->ignored) { /* perhaps of a start that made files of another size */
+            nd_wal_file_add(wal, found->first_sequence, size_of(wal, found->first_sequence), 0);
         } else if (!found->spare && found->last_sequence >= found->first_sequence) {
             nd_wal_file_add(wal, found->first_sequence, found->size, found->end);
         }

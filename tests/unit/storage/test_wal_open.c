@@ -299,6 +299,28 @@ static void wal_w4__files_below_replay_from_are_ignored_whatever_they_hold(void 
     assert_true(world_stats(world).files <= 3);
 }
 
+/* W6: a spare is as long as this start makes files; of one that was not looked at nothing is known.
+ */
+static void wal_w6__an_ignored_file_of_another_size_is_no_spare(void **state)
+{
+    struct wal_world *world = *state;
+
+    put_many(world, 0, 40, 20 << 10);
+    nd_wal_stager_needs(world->wal, &world->stager, world->sequence[39]);
+    assert_int_equal(world_stage_checkpoint(world), ND_OK);
+    world_run(world);
+    kill_process(world);
+    world->options.file_bytes = 2 * WORLD_FILE_BYTES;
+    world->options.spares_extra = 8;
+    assert_int_equal(world_open(world), ND_OK);
+    nd_wal_trim(world->wal);
+    assert_true(world_stats(world).files <= 3);
+    put_many(world, 40, 120, 20 << 10); /* through all spares */
+    kill_process(world);
+    assert_int_equal(world_open(world), ND_OK);
+    world_assert_kept(world, 40);
+}
+
 /* I-4 */
 static void wal_w3__a_fully_trimmed_log_keeps_its_sequences(void **state)
 {
@@ -371,6 +393,7 @@ int main(void)
         CASE(wal_w4__an_older_file_must_reach_what_the_next_one_follows),
         CASE(wal_w4__a_missing_file_is_noticed_wherever_it_was),
         CASE(wal_w4__files_below_replay_from_are_ignored_whatever_they_hold),
+        CASE(wal_w6__an_ignored_file_of_another_size_is_no_spare),
         CASE(wal_w3__a_fully_trimmed_log_keeps_its_sequences),
         cmocka_unit_test(wal_w3__what_only_the_cache_holds_is_not_replayed),
     };
