@@ -1,4 +1,4 @@
-"""Faults of a node's device and clock, injected from outside: the other side of tests/support/faults.c."""
+"""Faults of a node's device, injected from outside: the other side of tests/support/faults.c."""
 
 import errno
 import mmap
@@ -8,7 +8,7 @@ import tempfile
 
 PWRITE, FDATASYNC, FSYNC, SYNCFS = 1, 2, 4, 8
 SIZE = 256
-CLOCK_AT, PATH_AT, PATH_SIZE = 24, 32, 224
+PATH_AT, PATH_SIZE = 24, 232
 
 
 class Faults:
@@ -40,7 +40,3 @@ class Faults:
 
     def fired(self):
         return struct.unpack_from("=I", self.page, 4)[0]
-
-    def set_clock(self, milliseconds):
-        """What the node's wall clock is ahead of ours."""
-        struct.pack_into("=q", self.page, CLOCK_AT, milliseconds)

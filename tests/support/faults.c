@@ -2,7 +2,7 @@
  * the test maps too (ND_FAULTS names it; tests/integration/faults.py is the other side).
  *
  * The nth call of the named kinds on a file whose path contains `path` fails with `error` and does
- * nothing; with `sticky` all later ones do, until disarmed. `clock_ms` is added to the wall clock.
+ * nothing; with `sticky` all later ones do, until disarmed.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { CALL_PWRITE = 1, CALL_FDATASYNC = 2, CALL_FSYNC = 4, CALL_SYNCFS = 8 };
@@ -25,8 +24,7 @@ struct control {
     uint32_t calls; /* bits of the above */
     int32_t error;
     uint32_t sticky;
-    _Atomic int64_t clock_ms;
-    char path[224]; /* "": any */
+    char path[232]; /* "": any */
 };
 
 static struct control *control;
@@ -34,7 +32,6 @@ static __typeof__(pwrite) *real_pwrite;
 static __typeof__(fdatasync) *real_fdatasync;
 static __typeof__(fsync) *real_fsync;
 static __typeof__(syncfs) *real_syncfs;
-static __typeof__(clock_gettime) *real_clock_gettime;
 
 /* As dlsym's manual has it: ISO C has no cast from an object to a function. */
 static void find(const char *name, void *out)
@@ -46,14 +43,13 @@ static void find(const char *name, void *out)
 /* Whoever calls first, also before the constructors of others. */
 __attribute__((constructor)) static void load(void)
 {
-    if (real_clock_gettime != NULL) {
+    if (real_syncfs != NULL) {
         return;
     }
     find("pwrite", &real_pwrite);
     find("fdatasync", &real_fdatasync);
     find("fsync", &real_fsync);
     find("syncfs", &real_syncfs);
-    find("clock_gettime", &real_clock_gettime);
     const char *name = getenv("ND_FAULTS");
     int file = name == NULL ? -1 : open(name, O_RDWR | O_CLOEXEC);
     if (file >= 0) {
@@ -114,17 +110,4 @@ int fsync(int file)
 int syncfs(int file)
 {
     return fails(CALL_SYNCFS, file) ? -1 : real_syncfs(file);
-}
-
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    load();
-    int result = real_clock_gettime(clock, out);
-    if (clock == CLOCK_REALTIME && result == 0 && control != NULL) {
-        int64_t ms = atomic_load_explicit(&control->clock_ms, memory_order_relaxed);
-        int64_t ns = out->tv_nsec + ms % 1000 * 1000000;
-        out->tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
-        out->tv_nsec = (long)(ns % 1000000000);
-    }
-    return result;
 }
