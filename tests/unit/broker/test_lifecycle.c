@@ -141,6 +141,34 @@ static void delete__ends_the_incarnation_and_a_new_one_starts_empty(void **state
     nd_free(subscriber);
 }
 
+/* I-37: what was staged gets its outcome, what comes after the stop began is refused. */
+static void stop__drains_what_is_staged_and_refuses_what_comes_later(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    const char *payloads[2] = {"staged", "late"};
+
+    node->wal_stalled = true;
+    struct node_produce *staged = node_produce_start(node, 0, 0, &payloads[0], 1);
+    node_run(node);
+    nd_broker_stop_begin(node->broker);
+    struct node_produce *late = node_produce_start(node, 0, 0, &payloads[1], 1);
+    node_run(node);
+    assert_false(staged->done);
+    assert_false(nd_broker_stopped(node->broker));
+    assert_true(late->done);
+    assert_int_equal(late->err, ND_ERR_UNAVAILABLE);
+    node->wal_stalled = false;
+    node_run(node);
+    assert_true(staged->done);
+    assert_int_equal(staged->err, ND_OK);
+    assert_true(nd_broker_stopped(node->broker));
+    nd_free(staged);
+    nd_free(late);
+    fixture_restart(fixture);
+    expect_payloads(node, 0, payloads, 1);
+}
+
 static void delete__waits_for_what_is_staged(void **state)
 {
     struct fixture *fixture = *state;
@@ -156,6 +184,7 @@ static void delete__waits_for_what_is_staged(void **state)
     node->wal_stalled = false;
     node_run(node);
     assert_true(produce->done);
+    assert_int_equal(produce->err, ND_OK); /* I-37 */
     nd_free(produce);
 }
 
@@ -275,6 +304,7 @@ int main(void)
         T(accept__recovered_ones_are_dispatched_once_and_before_new_ones),
         T(accept__of_a_topic_that_is_gone_is_kept_until_that_is_confirmed),
         T(delete__ends_the_incarnation_and_a_new_one_starts_empty),
+        T(stop__drains_what_is_staged_and_refuses_what_comes_later),
         T(delete__waits_for_what_is_staged),
         T(recovery__removes_an_unknown_incarnation_only_when_confirmed),
         T(stop__keeps_everything),
