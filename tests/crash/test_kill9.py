@@ -86,7 +86,7 @@ class Worker(threading.Thread):
     def consume(self, node, topic, most, wait):
         """handle -> (name, place), in the ledger."""
         asked, life, began = self.ledger.now(), self.test.life, time.monotonic()
-        messages = node.consume(topic, most=most, wait_ms=self.test.clock.node_ms(wait))
+        messages = node.consume(topic, most=most, wait_ms=min(self.test.clock.node_ms(wait), 30000))
         lease = (life, began + VISIBILITY) if life == self.test.life else None
         places = {}
         for m in messages:
