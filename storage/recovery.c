@@ -378,9 +378,7 @@ static void cursor_apply(struct nd_recovered_partition *partition, const struct 
 static void position_apply(struct nd_recovery *recovery, struct nd_recovered_partition *partition,
                            const struct nd_wal_entry *entry)
 {
-    if (!partition->grounded) { /* what was counted before it was known where it stands */
-        partition->gap_records = partition->acks_dropped = 0;
-    }
+    partition->gap_records = partition->acks_dropped = 0; /* against what it stood on before */
     nd_positions_copy(&partition->positions, entry->positions);
     partition->positions.applied_sequence = entry->sequence_last;
     partition->position_from = entry->sequence;

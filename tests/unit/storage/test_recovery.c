@@ -350,6 +350,33 @@ static void recovery_w8__a_missing_range_is_a_counted_gap(void **state)
     nd_recovered_partition_free(p);
 }
 
+/* The log was trimmed above an old `state`: what lay between is in a newer POSITION. */
+static void recovery_w8__what_a_later_position_explains_is_no_gap(void **state)
+{
+    struct fixture *f = *state;
+    struct nd_positions positions;
+
+    nd_positions_init(&positions);
+    positions.id = orders;
+    positions.frontier = positions.next_offset = positions.flushed_offset = 10;
+    positions.applied_sequence = 5;
+    state_store(f, &positions);
+    ack(f, &orders, 15, 16);
+    commit(f, &orders, 30, 1);
+    positions.frontier = 17;
+    positions.next_offset = positions.flushed_offset = 31;
+    position(f, &positions);
+    commit(f, &orders, 31, 1);
+    fixture_reopen(f);
+
+    struct nd_recovered_partition *p = nd_recovery_pop(&f->recovery);
+    assert_int_equal(p->positions.next_offset, 32);
+    assert_int_equal(p->positions.frontier, 17);
+    assert_int_equal(p->gap_records, 0);
+    assert_int_equal(p->acks_dropped, 0);
+    nd_recovered_partition_free(p);
+}
+
 static void recovery_w8__an_offset_committed_twice_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -711,6 +738,7 @@ int main(void)
         CASE(recovery_w8__the_newer_of_state_and_position_counts),
         CASE(recovery_w8__acks_at_or_above_the_next_offset_are_dropped),
         CASE(recovery_w8__a_missing_range_is_a_counted_gap),
+        CASE(recovery_w8__what_a_later_position_explains_is_no_gap),
         CASE(recovery_w8__an_offset_committed_twice_is_refused),
         CASE(recovery_w8__segments_without_positions_are_refused_by_name),
         CASE(recovery_w8__a_first_commit_grounds_a_partition_with_segments),
