@@ -23,6 +23,7 @@ struct serve {
     struct nd_thread signals;
     struct nd_node *node;
     bool stopping, failed;
+    _Atomic bool settled; /* the start is over, or a signal came before */
 };
 
 /* --- signals: one thread takes them, so that no handler runs anywhere --- */
@@ -33,6 +34,20 @@ static void signal_set(sigset_t *set)
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGUSR1); /* from ourselves: the thread ends */
+}
+
+/* A start may take long, and a device that hangs may never let it end. It has confirmed nothing,
+ * and what it changes may be cut anywhere, as by a crash: a signal ends it at once. */
+static void leave_the_start(struct serve *serve)
+{
+    if (serve->launch.temporary_data) {
+        return; /* someone has to remove it, and nothing is in it */
+    }
+    /* acq_rel: one of both, the signal or the end of the start, is the first */
+    if (!atomic_exchange_explicit(&serve->settled, true, memory_order_acq_rel)) {
+        nd_log(serve->log, ND_LOG_INFO, "serve", "stopped", "while=starting");
+        _exit(0);
+    }
 }
 
 static void signals_run(void *arg)
@@ -53,6 +68,7 @@ static void signals_run(void *arg)
         asked = true;
         nd_log(serve->log, ND_LOG_INFO, "serve", "stopping", "signal=%s",
                number == SIGTERM ? "SIGTERM" : "SIGINT");
+        leave_the_start(serve);
         nd_inbox_push(&serve->inbox, &serve->stop);
     }
 }
@@ -206,6 +222,11 @@ static enum nd_err start(struct serve *serve)
         return ND_ERR_NO_MEMORY;
     }
     enum nd_err err = nd_node_start(&serve->node, &options, &msg);
+    /* acq_rel: see leave_the_start */
+    while (!serve->launch.temporary_data &&
+           atomic_exchange_explicit(&serve->settled, true, memory_order_acq_rel)) {
+        (void)pause(); /* a signal was first: the process is on its way out */
+    }
     if (err != ND_OK) {
         nd_log(serve->log, ND_LOG_ERROR, "serve", "cannot start", "err=%s", msg.text);
         fprintf(stderr, "narad: %s\n", msg.text);

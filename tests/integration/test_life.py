@@ -2,16 +2,18 @@
 """Cancels, many parked polls, the drain at a stop, restarts."""
 
 import json
+import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 import unittest
 
 import grpc
 
-from nodes import (CODE, PATIENCE, Node, Outgoing, admin_pb2, broker_pb2, health_pb2, health_pb2_grpc,
-                   status_of, types_pb2, wait_until)
+from nodes import (CODE, NARAD, PATIENCE, Node, Outgoing, admin_pb2, broker_pb2, environment, health_pb2,
+                   health_pb2_grpc, status_of, types_pb2, wait_until)
 from rude import RudeCall
 
 
@@ -150,6 +152,31 @@ class Life(unittest.TestCase):
             node.process.send_signal(signal.SIGINT)
             self.assertIn(node.process.wait(timeout=PATIENCE), (0, 130))
             call.cancel()
+
+    def test_a_signal_ends_a_start_that_hangs(self):
+        with Node() as node:
+            node.create("kept")
+            node.produce("kept", b"x")
+            node.stop()
+            identity = node.path("data/metastore/identity")
+            os.rename(identity, identity + ".away")
+            os.mkfifo(identity)  # whoever opens it waits
+            process = subprocess.Popen([NARAD, "serve", "--dev", "--data-dir", node.path("data"),
+                                        "--grpc-addr", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment())
+            try:
+                process.stdout.readline()  # from here on signals are taken
+                process.send_signal(signal.SIGTERM)
+                said = process.communicate(timeout=PATIENCE)[0]
+            finally:
+                process.kill()
+                process.wait()
+            self.assertEqual(process.returncode, 0, said)
+            self.assertIn(b"while=starting", said)
+            os.unlink(identity)
+            os.rename(identity + ".away", identity)
+            node.start()
+            self.assertEqual([m.payload for m in node.take_all("kept")], [b"x"])
 
     def test_a_restart_keeps_topics_messages_and_acks(self):
         for stop in ("terminate", "kill"):
