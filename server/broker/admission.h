@@ -51,6 +51,11 @@ uint32_t nd_fnv1a32(struct nd_slice bytes);
 ND_CHECKED enum nd_err nd_admission_encode(struct nd_admission *out, const struct nd_topic *topic,
                                            const struct nd_produce_record *records, uint32_t count,
                                            _Atomic uint32_t *spread, struct nd_errmsg *msg);
+/* The one partition it goes to; -1: several. */
+static inline int32_t nd_admission_partition(const struct nd_admission *admission)
+{
+    return admission->runs_count == 1 ? (int32_t)admission->runs[0].partition : -1;
+}
 void nd_admission_release(struct nd_admission *admission); /* drops both references */
 
 #endif

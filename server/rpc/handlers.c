@@ -152,7 +152,10 @@ enum nd_err nd_handlers_topic(struct nd_handlers *handlers, struct nd_slice name
     if (nd_topic_name_check(name, msg) != ND_OK) {
         return ND_ERR_INVALID_ARGUMENT;
     }
-    nd_errmsg_set(msg, "%s: \"%.*s\"", nd_err_text(err), (int)name.size, (const char *)name.data);
+    nd_errmsg_set(msg, "%s: \"%.*s\"",
+                  err == ND_ERR_UNAVAILABLE ? "the metadata of this node has not caught up yet"
+                                            : nd_err_text(err),
+                  (int)name.size, (const char *)name.data);
     return err;
 }
 
@@ -172,12 +175,27 @@ void nd_call_fail(struct nd_rpc_call *call, enum nd_err err, const struct nd_err
     nd_rpc_call_fail(call, err, msg == NULL ? NULL : msg->text);
 }
 
-void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic)
+void nd_topic_errmsg(struct nd_handlers *handlers, enum nd_err err, const struct nd_topic *topic,
+                     int32_t partition, struct nd_errmsg *msg)
+{
+    if (err == ND_ERR_TOPIC_NOT_FOUND) { /* deleted meanwhile */
+        nd_errmsg_set(msg, "%s: \"%s\"", nd_err_text(err), topic->name);
+    } else if (err != ND_ERR_UNAVAILABLE) {
+        return;
+    } else if (atomic_load_explicit(&handlers->stopping, memory_order_seq_cst)) {
+        nd_errmsg_set(msg, "the node is stopping");
+    } else if (partition == ND_PARTITION_ANY) {
+        nd_errmsg_set(msg, "%s: \"%s\"", nd_err_text(err), topic->name);
+    } else {
+        nd_errmsg_set(msg, "%s: partition %d of \"%s\"", nd_err_text(err), partition, topic->name);
+    }
+}
+
+void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic,
+                        int32_t partition)
 {
     struct nd_errmsg msg = {""};
-    if (err == ND_ERR_TOPIC_NOT_FOUND) { /* deleted meanwhile */
-        nd_errmsg_set(&msg, "%s: \"%s\"", nd_err_text(err), topic->name);
-    }
+    nd_topic_errmsg(nd_handlers_of(call), err, topic, partition, &msg);
     nd_call_fail(call, err, &msg);
 }
 

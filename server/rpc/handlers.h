@@ -72,8 +72,13 @@ ND_CHECKED enum nd_err nd_handlers_partition(const struct nd_topic *topic, uint3
                                              struct nd_errmsg *msg);
 /* Finish with `err` and its text, or `msg`'s when it has one. */
 void nd_call_fail(struct nd_rpc_call *call, enum nd_err err, const struct nd_errmsg *msg);
-/* The same for an error of the broker about a topic, which it names. */
-void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic);
+/* The text for an error of the broker about a topic, or one partition of it: what is not there any
+ * more, or not available. Other errors leave `msg` alone. @thread any */
+void nd_topic_errmsg(struct nd_handlers *handlers, enum nd_err err, const struct nd_topic *topic,
+                     int32_t partition, struct nd_errmsg *msg);
+/* Finish with it. */
+void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic,
+                        int32_t partition);
 void nd_call_refuse_stopping(struct nd_rpc_call *call);
 /* Finish with INVALID_ARGUMENT: "the request is not a valid narad.v1.X message". */
 void nd_call_refuse_bytes(struct nd_rpc_call *call, const char *type);

@@ -68,7 +68,7 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
     } else if (err == ND_OK) {
         reply(call, deliveries, fit);
     } else {
-        nd_call_fail_topic(call, err, c->topic);
+        nd_call_fail_topic(call, err, c->topic, poll->partition);
     }
 }
 

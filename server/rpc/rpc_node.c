@@ -44,7 +44,7 @@ static void counted(struct nd_stats *stats, enum nd_err err, const struct nd_par
 {
     struct get_call *g = stats->data;
     if (err != ND_OK) {
-        nd_call_fail_topic(g->call, err, g->topic);
+        nd_call_fail_topic(g->call, err, g->topic, ND_PARTITION_ANY);
     } else {
         struct nd_topic_view topic;
         struct stats_view *views = nd_xcalloc(count + 1, sizeof *views);

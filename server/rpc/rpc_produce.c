@@ -33,7 +33,8 @@ static void produced(struct nd_produce *produce, enum nd_err err)
     if (err == ND_OK) {
         reply(p->call, &produce->batch);
     } else {
-        nd_rpc_call_fail(p->call, err, NULL);
+        nd_call_fail_topic(p->call, err, produce->batch.topic,
+                           nd_admission_partition(&produce->batch));
     }
     nd_free(p);
 }

@@ -129,7 +129,11 @@ static void complete(struct group *group, enum nd_err err, const char *text)
 /* @thread shard */
 static void produced(struct nd_produce *produce, enum nd_err err)
 {
-    complete(produce->data, err, NULL);
+    struct group *group = produce->data;
+    struct nd_errmsg msg = {""};
+    nd_topic_errmsg(group->stream->base.handlers, err, produce->batch.topic,
+                    nd_admission_partition(&produce->batch), &msg);
+    complete(group, err, msg.text);
 }
 
 /* Into the line of answers. False: the stream is ending and takes nothing. */

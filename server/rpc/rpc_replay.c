@@ -69,6 +69,8 @@ static void fail(struct replay_call *r, enum nd_err err)
     } else if (err == ND_ERR_CORRUPT) {
         nd_errmsg_set(&msg, "offset %llu of partition %u is damaged or lost",
                       (unsigned long long)r->replay.offset, r->replay.partition);
+    } else {
+        nd_topic_errmsg(r->handlers, err, r->topic, (int32_t)r->replay.partition, &msg);
     }
     nd_call_fail(r->call, err, &msg);
 }

@@ -25,6 +25,7 @@ static uint32_t held_count;
 static size_t used_at[HELD_MAX]; /* of the budget, when the broker got the produce */
 static uint32_t results, done;
 static uint64_t results_ids[16];
+static char last_error[128];
 
 /* --- in the place of broker and metastore --- */
 
@@ -52,13 +53,13 @@ enum nd_err __wrap_nd_metastore_topic(struct nd_metastore *metastore, struct nd_
     return ND_OK;
 }
 
-static void answer(uint32_t at)
+static void answer(uint32_t at, enum nd_err err)
 {
     struct nd_produce *produce = held[at];
     struct nd_admission batch = produce->batch;
 
     held[at] = NULL;
-    produce->done(produce, ND_ERR_NO_SPACE);
+    produce->done(produce, err);
     nd_admission_release(&batch);
 }
 
@@ -74,6 +75,7 @@ static void on_message(void *data, struct nd_rpc_stream *stream, struct nd_slice
     nd_mutex_lock(&lock);
     for (size_t i = 0; i < response->n_results; i++) {
         results_ids[results++ % ND_ARRAY_SIZE(results_ids)] = response->results[i]->id;
+        snprintf(last_error, sizeof last_error, "%s", response->results[i]->error);
     }
     nd_cond_broadcast(&changed);
     nd_mutex_unlock(&lock);
@@ -132,6 +134,7 @@ static int set_up(void **state)
     nd_cond_init(&changed);
     held_count = results = done = 0;
     topic = nd_topic_new(3);
+    snprintf(topic->name, sizeof topic->name, "orders");
     handlers = nd_handlers_new(&none);
     snprintf(dir, sizeof dir, "/tmp/narad-line-XXXXXX");
     assert_non_null(mkdtemp(dir));
@@ -157,7 +160,7 @@ static int tear_down(void **state)
     (void)state;
     for (uint32_t i = 0; i < held_count; i++) { /* what a failed case left */
         if (held[i] != NULL) {
-            answer(i);
+            answer(i, ND_ERR_NO_SPACE);
         }
     }
     nd_rpc_channel_free(channel);
@@ -195,17 +198,19 @@ static void produce_stream__pays_for_answers_that_wait_for_their_turn(void **sta
     assert_in_range(refused, 200, 2000); /* what item 2 keeps in memory */
     assert_int_equal(used_at[2], used_at[1] + one);
 
-    answer(1); /* its records are given back, its place in the line is not */
+    answer(1, ND_ERR_NO_SPACE); /* its records are given back, its place in the line is not */
     assert_in_range(atomic_load(&handlers->produce.used), used_at[1] + 1, used_at[2] - 1);
     assert_int_equal(results, 0);
-    answer(0);
-    answer(2);
+    answer(0, ND_ERR_NO_SPACE);
+    answer(2, ND_ERR_UNAVAILABLE);
     wait_for(&results, 4);
 
     assert_int_equal(atomic_load(&handlers->produce.used), 0);
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(results_ids[i], i + 1);
     }
+    assert_non_null(strstr(last_error, "unavailable: partition "));
+    assert_non_null(strstr(last_error, "of \"orders\""));
     nd_rpc_stream_half_close(stream);
     wait_for(&done, 1);
 }
