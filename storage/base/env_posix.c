@@ -346,6 +346,9 @@ static enum nd_err posix_lock(void *impl, const char *path, int *file_out, struc
     if (result != 0) {
         bool taken = errno == EWOULDBLOCK;
         err = fail(msg, "lock", path);
+        if (taken) {
+            nd_errmsg_set(msg, "lock %s: another process, such as a node, holds it", path);
+        }
         posix_close(impl, file);
         return taken ? ND_ERR_UNAVAILABLE : err;
     }

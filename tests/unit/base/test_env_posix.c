@@ -271,6 +271,7 @@ static void lock__has_one_holder_at_a_time(void **state)
 
     assert_int_equal(f->env->lock(f->impl, f->path, &first, NULL), ND_OK);
     assert_int_equal(f->env->lock(f->impl, f->path, &second, &f->msg), ND_ERR_UNAVAILABLE);
+    assert_non_null(strstr(f->msg.text, "another process, such as a node, holds it"));
     assert_non_null(strstr(f->msg.text, f->path));
     f->env->close(f->impl, first);
     assert_int_equal(f->env->lock(f->impl, f->path, &second, NULL), ND_OK);
