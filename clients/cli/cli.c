@@ -324,6 +324,21 @@ int cli_node_ask(const struct cli *cli, const char *doing)
     return code == NARAD_OK ? CLI_OK : cli_fail_code(doing, code, error.text);
 }
 
+/* Said here, because gRPC would say only that some name does not resolve. */
+static bool names_a_node(const char *server)
+{
+    if (strncmp(server, "unix:", 5) == 0) {
+        return server[5] != '\0';
+    }
+    const char *colon = strrchr(server, ':');
+    if (colon == NULL || colon == server || strchr(server, '/') != NULL) {
+        return false;
+    }
+    size_t digits = strspn(colon + 1, "0123456789");
+    long port = strtol(colon + 1, NULL, 10);
+    return digits > 0 && colon[1 + digits] == '\0' && port > 0 && port <= UINT16_MAX;
+}
+
 static int command_run(struct cli *cli, const struct cli_command *command,
                        const struct common *common)
 {
@@ -339,6 +354,13 @@ static int command_run(struct cli *cli, const struct cli_command *command,
     }
     if (common->timeout_ms == 0) {
         return cli_usage_error(cli, "--timeout must be above 0");
+    }
+    const char *set = getenv("NARAD_SERVER"); /* empty: as if not set */
+    const char *server =
+        common->server == NULL && set != NULL && *set != '\0' ? set : common->server;
+    if (server != NULL && !names_a_node(server)) {
+        return cli_usage_error(cli, "%s \"%s\": must be HOST:PORT or unix:PATH",
+                               common->server != NULL ? "--server" : "NARAD_SERVER", server);
     }
     if (narad_client_new(&cli->client, &options, &error) != NARAD_OK) {
         return cli_fail("--server: %s", error.text);

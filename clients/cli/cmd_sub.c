@@ -241,7 +241,7 @@ static const struct cli_option sub_options[] = {
     {"--partition", 0, CLI_U32, offsetof(struct sub_flags, partition),
      offsetof(struct sub_flags, has_partition), "P", "this partition only"},
     {"--count", 'n', CLI_U64, offsetof(struct sub_flags, count), CLI_UNMARKED, "N",
-     "end after N messages"},
+     "end after N messages (default 0: never)"},
     {"--idle", 0, CLI_DURATION, offsetof(struct sub_flags, idle_ms), CLI_UNMARKED, "D",
      "end when none came for so long"},
     {"--max-outstanding", 0, CLI_U32, offsetof(struct sub_flags, outstanding), CLI_UNMARKED, "N",

@@ -92,6 +92,15 @@ class Servers(Case):
                                env={"NARAD_SERVER": "unix:/nowhere"}).status, 0)
         self.assertEqual(narad("topics", "list", env={"NARAD_SERVER": "unix:/nowhere"}).status, 1)
 
+    def test_a_server_that_is_no_address_is_told(self):
+        for server in ("127.0.0.1", "http://127.0.0.1:7941", ":7941", "localhost:", "localhost:0", "localhost:65536",
+                       "localhost:79x", "unix:"):
+            for asked, source in ((narad("topics", "list", "--server", server), "--server"),
+                                  (narad("topics", "list", env={"NARAD_SERVER": server}), "NARAD_SERVER")):
+                self.assertEqual((asked.status, asked.out), (1, ""), server)
+                self.assertIn(f'{source} "{server}": must be HOST:PORT or unix:PATH', asked.err)
+        self.assertIn('--server "": must be', narad("topics", "list", "--server", "").err)
+
     def test_the_unix_socket(self):
         path = "unix:" + self.node.path("data/narad.sock")
         self.assertEqual(narad("topics", "create", "sock", "--server", path).status, 0)
