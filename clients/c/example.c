@@ -1,8 +1,8 @@
 /* An example of libnarad: make a topic, produce ten messages without waiting for each, take them
  * from a subscription and ack them.
  *
- *   cc example.c $(pkg-config --cflags --libs narad) -lpthread -o example && ./example
- * 127.0.0.1:7941 */
+ *   cc example.c $(pkg-config --cflags --libs narad) -lpthread -o example
+ *   ./example 127.0.0.1:7941 */
 #include <narad/client.h>
 #include <pthread.h>
 #include <stdio.h>
