@@ -192,14 +192,11 @@ static int session_run(struct session *session, struct narad_client *client)
     }
     session_wait(session);
     nd_mutex_lock(&session->lock);
-    bool ended = session->ended;
     /* Waiting for --idle is no work. */
     uint64_t took = session->busy_ns > start ? session->busy_ns - start : 0;
-    nd_mutex_unlock(&session->lock);
-    if (!ended) {
-        narad_subscription_close(subscription);
+    if (!session->ended) {
+        narad_subscription_close(subscription); /* on_ended waits for the lock */
     }
-    nd_mutex_lock(&session->lock);
     while (!session->ended) {
         nd_cond_wait(&session->changed, &session->lock);
     }

@@ -157,7 +157,9 @@ struct narad_subscription_options {
     void (*message)(void *data, struct narad_subscription *subscription,
                     const Narad__V1__Message *message);
     /* The last callback: closed by the program (NARAD_OK), refused (topic missing, bad request), or
-     * no connection for connect_timeout_ms. Afterwards the subscription is freed by the library. */
+     * no connection for connect_timeout_ms. The subscription is freed when it returns, so whoever
+     * settles or closes from another thread does so under a lock that it takes too, after a look
+     * whether it ran (no callback runs under a lock of the library). */
     void (*ended)(void *data, int code, const char *text);
     void *data;
 };
