@@ -163,6 +163,7 @@ static void *path_handle_locked(struct nd_rpc_channel *channel, const char *path
             return channel->paths[i].handle;
         }
     }
+    /* Beyond what is kept here the core finds its own handle of the path again, slower. */
     void *handle = grpc_channel_register_call(channel->core, path, NULL, NULL);
     if (channel->paths_count < ND_RPC_CHANNEL_PATHS_MAX) {
         channel->paths[channel->paths_count].path = nd_xstrdup(path);
