@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/base/alloc.h"
+
 void sim_args_parse(struct sim_args *args, int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -34,4 +36,25 @@ void sim_args_parse(struct sim_args *args, int argc, char **argv)
                         "[--tight 0|1] [--aging 0|1]\n");
         exit(2);
     }
+}
+
+void sim_sites_add(struct sim_sites *sites, const char *name)
+{
+    for (uint32_t i = 0; i < sites->count; i++) {
+        if (strcmp(sites->names[i], name) == 0) {
+            return;
+        }
+    }
+    sites->names = nd_xrealloc(sites->names, (sites->count + 1) * sizeof *sites->names);
+    snprintf(sites->names[sites->count], sizeof *sites->names, "%s", name);
+    sites->count += 1;
+}
+
+void sim_sites_report(struct sim_sites *sites)
+{
+    printf("%u distinct I/O sites:\n", sites->count);
+    for (uint32_t i = 0; i < sites->count; i++) {
+        printf("  %s\n", sites->names[i]);
+    }
+    nd_free(sites->names);
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/support/sim_env.h"
+
 struct sim_args {
     uint64_t seed;
     uint32_t operations; /* of a run */
@@ -17,5 +19,15 @@ struct sim_args {
 
 /* Exits with a message when an argument is not known. */
 void sim_args_parse(struct sim_args *args, int argc, char **argv);
+
+/* The set of I/O sites (sim_env_struck) that a program struck. */
+struct sim_sites {
+    char (*names)[SIM_SITE_MAX];
+    uint32_t count;
+};
+
+void sim_sites_add(struct sim_sites *sites, const char *name);
+/* Prints how many and, one a line, which; frees them. */
+void sim_sites_report(struct sim_sites *sites);
 
 #endif

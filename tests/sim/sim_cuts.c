@@ -5,13 +5,16 @@
  *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] [--tight 0|1]
  *            [--aging 0|1]
  *
- * Prints the number of cut points. Exit 1 with the seed and the point of the first problem. */
+ * Prints the number of cut points and the I/O sites they were at. Exit 1 with the seed and the
+ * point of the first problem. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/sim/args.h"
 #include "tests/sim/workload.h"
 #include "tests/support/nd_rand.h"
+
+static struct sim_sites sites;
 
 static struct workload *workload_of(const struct sim_args *args)
 {
@@ -53,6 +56,7 @@ static bool run_to(struct workload *workload, const struct sim_args *args, uint6
     if (!sim_env_is_cut(sim)) {
         return false;
     }
+    sim_sites_add(&sites, sim_env_struck(workload_node(workload)->sim));
     workload_cut(workload, args->seed ^ cut);
     return true;
 }
@@ -95,6 +99,7 @@ static bool cut_twice(const struct sim_args *args, uint64_t cut, uint64_t second
         sim_env_cut_at(sim, second);
         (void)workload_reopen(workload);
         if (sim_env_is_cut(sim)) {
+            sim_sites_add(&sites, sim_env_struck(sim));
             workload_cut(workload, second);
             if (workload_reopen(workload)) {
                 workload_check(workload);
@@ -132,5 +137,6 @@ int main(int argc, char **argv)
     }
     printf("seed %llu: %llu cut points, %llu second cuts, every answer kept\n",
            (unsigned long long)args.seed, (unsigned long long)points, (unsigned long long)seconds);
+    sim_sites_report(&sites);
     return points > 100 / args.stride ? 0 : 1; /* fewer: the run did nothing */
 }

@@ -4,7 +4,8 @@
  *
  *   sim_faults [--seed N] [--operations N] [--stride N]
  *
- * Prints the number of faults. Exit 1 with the seed and the place of the first problem. */
+ * Prints the number of faults and their I/O sites. Exit 1 with the seed and the place of the first
+ * problem. */
 #include <stdio.h>
 
 #include "tests/sim/args.h"
@@ -27,6 +28,8 @@ static const struct {
 } faults[] = {
     {SIM_FAULT_IO, "IO"}, {SIM_FAULT_NO_SPACE, "NO_SPACE"}, {SIM_FAULT_SHORT_WRITE, "short write"}};
 
+static struct sim_sites sites;
+
 /* One fault; false in *fired_out: the run has fewer such calls. */
 static bool fail_once(const struct sim_args *args, size_t call, size_t fault, uint64_t nth,
                       bool *fired_out)
@@ -41,6 +44,9 @@ static bool fail_once(const struct sim_args *args, size_t call, size_t fault, ui
     sim_env_fail_nth(sim, calls[call].call, nth, faults[fault].fault);
     workload_run(workload, args->operations);
     *fired_out = sim_env_fault_fired(sim);
+    if (*fired_out) {
+        sim_sites_add(&sites, sim_env_struck(sim));
+    }
     sim_env_fail_clear(sim);
     workload_expect_faults(workload, false);
     workload_heal(workload);
@@ -80,5 +86,6 @@ int main(int argc, char **argv)
     }
     printf("seed %llu: %llu failed calls, every answer kept\n", (unsigned long long)args.seed,
            (unsigned long long)points);
+    sim_sites_report(&sites);
     return points > 100 / args.stride ? 0 : 1; /* fewer: the run did nothing */
 }

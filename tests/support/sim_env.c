@@ -57,6 +57,33 @@ static enum nd_err fault_err(enum sim_fault fault)
     ND_UNREACHABLE();
 }
 
+static void note_struck(const struct call *call)
+{
+    struct sim_env *sim = call->sim;
+    const char *path = call->path;
+    char *out = sim->struck, *end = sim->struck + sizeof sim->struck - 1;
+
+    out += snprintf(out, sizeof sim->struck, "%s ", call_names[call->kind]);
+    while (*path != '\0' && out < end) {
+        size_t part = strcspn(path, "/."), digits = strcspn(path, "0123456789");
+        if (digits < part) {
+            *out++ = '#';
+            path += part;
+        }
+        do {
+            if (*path != '\0' && out < end) {
+                *out++ = *path++;
+            }
+        } while (*path != '\0' && out < end && path[-1] != '/' && path[-1] != '.');
+    }
+    *out = '\0';
+}
+
+const char *sim_env_struck(const struct sim_env *sim)
+{
+    return sim->struck;
+}
+
 enum nd_err sim_call_begin(struct call *call)
 {
     struct sim_env *sim = call->sim;
@@ -72,6 +99,9 @@ enum nd_err sim_call_begin(struct call *call)
     }
     call->faulted = fault_strikes(&sim->armed, call->kind);
     call->fault = sim->armed.fault;
+    if (call->faulted || call->cuts) {
+        note_struck(call);
+    }
     if (!call->faulted && call->kind == SIM_PWRITE && sim->bad_prefix != NULL) {
         call->faulted = strncmp(call->path, sim->bad_prefix, strlen(sim->bad_prefix)) == 0;
         call->fault = SIM_FAULT_IO;

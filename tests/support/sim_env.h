@@ -89,6 +89,11 @@ uint64_t sim_env_calls(const struct sim_env *sim, enum sim_call call);
  * sync_dir, rename, unlink, mkdir, rmdir, and an open or lock that makes its file. */
 uint64_t sim_env_changes(const struct sim_env *sim);
 
+/* What the last power cut by sim_env_cut_at() or armed fault struck: the kind of call and of file,
+ * such as "write data/wal/#.wal" (a name with a digit in it is a #). Empty: none. */
+enum { SIM_SITE_MAX = 128 };
+const char *sim_env_struck(const struct sim_env *sim);
+
 /* ---- Faults ---- */
 enum sim_fault {
     SIM_FAULT_IO, /* a write may have been done in part, a sync see above, the rest not at all */

@@ -40,6 +40,7 @@ struct sim_env {
     bool is_cut;
     struct armed armed;
     const char *bad_prefix; /* NULL: none */
+    char struck[SIM_SITE_MAX];
 };
 
 /* One call, from begin to end. */

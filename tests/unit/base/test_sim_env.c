@@ -501,6 +501,25 @@ static void cut_at__visits_every_change(void **state)
     assert_true(said_before_some_cut);
 }
 
+static void struck__names_the_call_and_the_kind_of_file(void **state)
+{
+    struct fixture f;
+    int file;
+
+    (void)state;
+    fixture_init(&f, 1);
+    assert_string_equal(sim_env_struck(f.sim), "");
+    sim_env_fail_nth(f.sim, SIM_PWRITE, 1, SIM_FAULT_IO);
+    assert_int_equal(fill(&f, 'a', 0, SECTOR), ND_ERR_IO);
+    assert_string_equal(sim_env_struck(f.sim), "write /d/f");
+    assert_int_equal(f.env->mkdir(f.sim, "/d/p00001", NULL), ND_OK);
+    sim_env_cut_at(f.sim, 1);
+    int flags = ND_OPEN_WRITE | ND_OPEN_CREATE;
+    assert_int_equal(f.env->open(f.sim, "/d/p00001/7.index.tmp", flags, &file, NULL), ND_ERR_IO);
+    assert_string_equal(sim_env_struck(f.sim), "open /d/#/#.index.tmp");
+    fixture_release(&f);
+}
+
 static void cut_at__a_sync_may_have_saved_all_or_nothing(void **state)
 {
     bool saved = false, lost = false;
@@ -658,6 +677,7 @@ static void sim__replays_from_its_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(struck__names_the_call_and_the_kind_of_file),
         cmocka_unit_test(cut__never_takes_what_was_synced),
         cmocka_unit_test(cut__drops_tears_and_reorders_what_was_not),
         cmocka_unit_test(cut__picks_any_version_of_a_sector),
