@@ -20,16 +20,14 @@ class Tools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.node = Node()
+        cls.addClassCleanup(shutil.rmtree, cls.node.directory)
+        cls.addClassCleanup(cls.node.kill)
         for words, stdin in ((("topics", "create", "orders"), b""), (("produce", "orders"), b"payload " * 100),
                              (("produce", "orders"), b"one more")):
             result = narad(*words, "--server", cls.node.address, stdin=stdin)
             assert result.status == 0, result
         cls.running = narad("verify", cls.node.path("data"))
         cls.node.kill()
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.node.directory)
 
     def files(self, end):
         """The files of the directory, with what can be damaged in them, whose names end so."""
