@@ -89,6 +89,8 @@ uint64_t nd_wal_needed_from_locked(const struct nd_wal *wal) ND_REQUIRES(wal->lo
 /* Decide whether produce is refused, from what was measured and what is unflushed (W6).
  * @locks wal->lock */
 void nd_wal_judge_space_locked(struct nd_wal *wal) ND_REQUIRES(wal->lock);
+/* Ask the file system what is free, and judge (W6). @thread any */
+void nd_wal_measure_room(struct nd_wal *wal);
 /* An empty frame that says how far syncs reached, unless the last frame is one. @thread wal */
 ND_CHECKED enum nd_err nd_wal_write_rest(struct nd_wal *wal, struct nd_errmsg *msg);
 

@@ -165,7 +165,10 @@ enum nd_err nd_wal_start_file(struct nd_wal *wal, uint64_t first, struct nd_errm
     nd_mutex_unlock(&wal->lock);
     switch (
         nd_wal_spare_start(wal->env, wal->options.dir, spare->number, &header, &file, &err, msg)) {
-    case ND_WAL_START_DONE: active_open(wal, &header, file); break;
+    case ND_WAL_START_DONE:
+        active_open(wal, &header, file);
+        nd_wal_measure_room(wal); /* others may have filled the disk since the last second */
+        break;
     case ND_WAL_START_SPARE_KEPT: nd_wal_spare_add(wal, spare->number); break;
     case ND_WAL_START_SPARE_LOST:
         nd_wal_spare_path(path, wal->options.dir, spare->number);

@@ -62,7 +62,7 @@ static bool idle_locked(const struct nd_wal *wal, uint64_t now_ns) ND_REQUIRES(w
     return now_ns >= wal->entries_ns + idle_ns;
 }
 
-static void room_measure(struct nd_wal *wal)
+void nd_wal_measure_room(struct nd_wal *wal)
 {
     struct nd_errmsg msg = {{0}};
     struct nd_disk_space space;
@@ -88,14 +88,14 @@ void nd_wal_check_space(struct nd_wal *wal)
         nd_log_lasting(wal->options.log, ND_LOG_WARN, "wal", "spare not made", "reason=\"%s\"",
                        msg.text);
     }
-    room_measure(wal);
+    nd_wal_measure_room(wal);
     nd_mutex_lock(&wal->lock);
     bool tight = wal->tight, idle = idle_locked(wal, now_ns);
     nd_mutex_unlock(&wal->lock);
     if (tight) {
         while (nd_wal_drop_spare(wal)) {
         }
-        room_measure(wal);
+        nd_wal_measure_room(wal);
     } else if (idle) {
         (void)nd_wal_drop_spare(wal); /* one at a time: removing big files stalls syncs */
     }

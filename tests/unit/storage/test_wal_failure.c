@@ -318,6 +318,25 @@ static void wal_w6__a_spare_that_will_not_fit_is_not_begun(void **state)
     world_free(world);
 }
 
+/* Others fill the disk between two looks at it: every new file is a look. */
+static void wal_w6__room_is_measured_with_every_file(void **state)
+{
+    struct wal_world *world = world_new(12);
+    uint64_t need = world->options.disk_reserve_bytes + 4 * WORLD_FILE_BYTES;
+    enum nd_err err = ND_OK;
+
+    (void)state;
+    nd_wal_check_space(world->wal);
+    sim_env_set_space(world->sim, sim_env_space_used(world->sim) + need);
+    for (uint32_t tag = 0; err == ND_OK; tag++) {
+        err = world_put(world, tag, 60 << 10);
+        assert_in_range(tag, 0, 100);
+    }
+    assert_int_equal(err, ND_ERR_NO_SPACE);
+    assert_false(world_stats(world).failed);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +351,7 @@ int main(void)
         cmocka_unit_test(wal_w6__unflushed_bytes_and_tails_count),
         cmocka_unit_test(wal_w6__the_spares_carry_acks_when_nothing_is_left),
         cmocka_unit_test(wal_w6__a_spare_that_will_not_fit_is_not_begun),
+        cmocka_unit_test(wal_w6__room_is_measured_with_every_file),
     };
     return cmocka_run_group_tests_name("wal_failure", tests, NULL, NULL);
 }
