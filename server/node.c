@@ -57,6 +57,7 @@ struct nd_node {
     struct nd_recovery recovery;
     struct nd_wal *wal;
     bool wal_running, flusher_running, broker_running, ready;
+    uint64_t boot_ns; /* when the start began */
     struct nd_commit_clock *clock;
     struct nd_flusher *flusher;
     struct nd_broker *broker;
@@ -414,6 +415,7 @@ enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *op
     n->settings = &options->launch->settings;
     n->env = nd_env_posix();
     n->metrics = nd_metrics_new();
+    n->boot_ns = n->env->mono_ns(n->env->impl);
     nd_topic_relay_init(&n->relay);
     enum nd_err err = boot(n, msg);
     if (err != ND_OK) {
@@ -457,7 +459,12 @@ static enum nd_err write_ready_file(struct nd_node *n, struct nd_errmsg *msg)
 
 enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg)
 {
+    uint64_t now_ns = node->env->mono_ns(node->env->impl);
+
     node->ready = true;
+    nd_series_set(nd_metrics_gauge(node->metrics, "boot_duration_seconds", "",
+                                   "From the start of the boot until the node was ready."),
+                  (double)(now_ns - node->boot_ns) / 1e9);
     nd_broker_set_caught_up(node->broker);
     nd_rpc_server_set_serving(node->rpc, true);
     nd_log(node->options.log, ND_LOG_INFO, "serve", "ready", "node_id=%s topics=%llu",

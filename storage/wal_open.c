@@ -27,6 +27,9 @@ static void metrics_make(struct nd_wal *wal)
                                           "1 between a failure of the log and its fresh file");
     wal->metric_disk_full =
         nd_metrics_gauge(m, "disk_full", "", "1 while produce is refused for lack of room");
+    wal->metric_bytes_free =
+        nd_metrics_gauge(m, "data_dir_available_bytes", "",
+                         "Free bytes of the log's file system, measured every second");
     wal->metric_sync_seconds =
         nd_metrics_histogram(m, "wal_sync_seconds", "", "Time of a sync of the log", sync_buckets,
                              ND_ARRAY_SIZE(sync_buckets));

@@ -70,6 +70,7 @@ struct nd_wal {
 
     struct nd_series *metric_groups, *metric_syncs, *metric_bytes, *metric_entries;
     struct nd_series *metric_failures, *metric_failed, *metric_disk_full, *metric_sync_seconds;
+    struct nd_series *metric_bytes_free;
 };
 
 /* Start a new active file that begins at `first` (W3). The old one was synced, or has failed and is

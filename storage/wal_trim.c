@@ -73,6 +73,7 @@ void nd_wal_measure_room(struct nd_wal *wal)
         return;
     }
     nd_mutex_lock(&wal->lock);
+    nd_series_set(wal->metric_bytes_free, (double)space.bytes_free);
     wal->bytes_free = space.bytes_free;
     wal->inodes_free = space.inodes_free;
     nd_wal_judge_space_locked(wal);

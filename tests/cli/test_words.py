@@ -119,6 +119,8 @@ class Servers(Case):
         out = self.run_ok("metrics").out
         self.assertIn("\nnarad_topics_total ", out)
         self.assertRegex(out, r"(?m)^# TYPE narad_\w+ (counter|gauge|histogram)$")
+        for name in ("data_dir_available_bytes", "boot_duration_seconds"):
+            self.assertRegex(out, rf"(?m)^narad_{name} [0-9.]*[1-9]")
 
     def test_output_that_cannot_be_written_is_a_failure(self):
         self.run_ok("topics", "create", "full")
