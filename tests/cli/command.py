@@ -5,39 +5,21 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
-import threading
-import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from waiting import PATIENCE, environment, wait_until  # noqa: E402
+
 NARAD = os.environ["NARAD_BIN"]
-PATIENCE = 180  # seconds for what takes milliseconds: a slow machine is no failure
 
 
 def own_loopback():
     """A loopback address of this process alone: nobody takes a node's port while it is away."""
     pid = os.getpid()
     return f"127.{64 + (pid >> 16) % 128}.{(pid >> 8) % 256}.{1 + pid % 254}"
-
-
-def environment(**extra):
-    """Nothing of ours, so that a tester's settings do not matter."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("NARAD_")}
-    kept.update(extra)
-    return kept
-
-
-def wait_until(condition, what, seconds=PATIENCE):
-    """Look until `condition()` is true. For what no one tells: the state of another process."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError("never happened: " + what)
-        pause.wait(0.02)
 
 
 class Node:

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "interop", "python"))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 import grpc  # noqa: E402
 import stubs  # noqa: E402
+from waiting import PATIENCE, environment, wait_until  # noqa: E402
 
 stubs.generate()
 
@@ -26,29 +26,8 @@ from narad.v1 import bench_pb2_grpc, types_pb2  # noqa: E402,F401
 
 NARAD = os.environ["NARAD_BIN"]
 CODE = grpc.StatusCode
-PATIENCE = 120  # seconds for what takes milliseconds: a slow machine is no failure
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
            ("grpc.use_local_subchannel_pool", 1)]
-
-
-def environment(**extra):
-    """Of a node: nothing of ours, so that a tester's settings do not matter."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("NARAD_")}
-    kept.update(extra)
-    return kept
-
-
-def wait_until(condition, what, seconds=PATIENCE):
-    """Look until `condition()` is true. For what no one tells: the state of another process."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError("never happened: " + what)
-        pause.wait(0.01)
 
 
 class Node:

@@ -17,6 +17,17 @@ static struct nd_partition *partition_of(struct node *node, uint32_t topic)
     return state->partitions[0];
 }
 
+/* Traffic on another topic while the clock stands, so nothing is lifted. */
+static void noise_at_once(struct node *node, uint32_t topic, uint32_t messages)
+{
+    for (uint32_t i = 0; i < messages; i++) {
+        struct node_produce *produce = node_produce_bytes(node, topic, 0, 15000, 1);
+        node_run(node);
+        assert_int_equal(produce->err, ND_OK);
+        nd_free(produce);
+    }
+}
+
 /* Partition 0 of topic 0 is flushed and stands in a file that must go; nothing was done about it
  * yet. */
 static uint32_t stand_in_an_old_file(struct fixture *fixture)
@@ -31,12 +42,7 @@ static uint32_t stand_in_an_old_file(struct fixture *fixture)
     }
     node_advance(node, 2000);
     uint32_t noise = node_topic(node, "noise", 1);
-    for (uint32_t i = 0; i < 40; i++) { /* the clock stands, so nothing is lifted */
-        struct node_produce *produce = node_produce_bytes(node, noise, 0, 15000, 1);
-        node_run(node);
-        assert_int_equal(produce->err, ND_OK);
-        nd_free(produce);
-    }
+    noise_at_once(node, noise, 40);
     assert_true(nd_wal_lift_below(node->wal) > partition_of(node, 0)->position_from);
     return noise;
 }
@@ -283,11 +289,7 @@ static void restate_f3__a_topic_deleted_meanwhile_frees_the_log(void **state)
 
     make_unflushable(fixture);
     uint32_t noise = node_topic(node, "noise", 1);
-    for (uint32_t i = 0; i < 80; i++) {
-        struct node_produce *produce = node_produce_bytes(node, noise, 0, 15000, 1);
-        node_run(node);
-        nd_free(produce);
-    }
+    noise_at_once(node, noise, 80);
     node->wal_stalled = true; /* the records are staged, not synced */
     sim_env_advance_ms(node->sim, 1100);
     node_run(node);
@@ -313,11 +315,7 @@ static void restate_f3__a_unit_that_failed_leaves_the_records_where_they_were(vo
 
     make_unflushable(fixture);
     uint32_t noise = node_topic(node, "noise", 1);
-    for (uint32_t i = 0; i < 80; i++) {
-        struct node_produce *produce = node_produce_bytes(node, noise, 0, 15000, 1);
-        node_run(node);
-        nd_free(produce);
-    }
+    noise_at_once(node, noise, 80);
     uint64_t before = nd_tail_oldest_sequence(&partition_of(node, 0)->tail);
     sim_env_fail_nth(node->sim, SIM_SYNC, 1, SIM_FAULT_IO);
     sim_env_advance_ms(node->sim, 1100);
@@ -338,11 +336,7 @@ static void restate_f3__a_full_disk_restates_only_above_the_reserve(void **state
 
     make_unflushable(fixture);
     uint32_t noise = node_topic(node, "noise", 1);
-    for (uint32_t i = 0; i < 80; i++) {
-        struct node_produce *produce = node_produce_bytes(node, noise, 0, 15000, 1);
-        node_run(node);
-        nd_free(produce);
-    }
+    noise_at_once(node, noise, 80);
     node->options.wal_keep_bytes = 512 << 10;
     /* Less than the reserve of 1 MiB and a file are left. */
     sim_env_set_space(node->sim, sim_env_space_used(node->sim) + (1 << 20));
