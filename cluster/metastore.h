@@ -17,6 +17,7 @@
 #include "storage/base/metrics.h"
 
 #include "cluster/topic.h"
+#include "cluster/user.h"
 
 struct nd_metastore;
 
@@ -100,6 +101,37 @@ void nd_metastore_alter_topic(struct nd_metastore *metastore, const struct nd_to
                               nd_change_done_fn *done, void *arg);
 void nd_metastore_delete_topic(struct nd_metastore *metastore, const char *name,
                                nd_change_done_fn *done, void *arg);
+/* --- users. @thread any --- */
+/* The caller's reference. NOT_FOUND, or UNAVAILABLE before the first catch-up when the view does
+ * not know the name. */
+ND_CHECKED enum nd_err nd_metastore_user(struct nd_metastore *metastore, struct nd_slice name,
+                                         struct nd_user **out);
+/* All of them in byte order of the names, the references and the array (nd_free) the caller's. */
+size_t nd_metastore_users(struct nd_metastore *metastore, struct nd_user ***out);
+/* Raised by every change of any user, after the new record can be read. Starts at 1. */
+uint64_t nd_metastore_users_version(const struct nd_metastore *metastore);
+
+/* As nd_change_done_fn, about users: ALREADY_EXISTS, NOT_FOUND, PERMISSION_DENIED (root is not to
+ * be changed so; text says what), the rest as there. `user` borrowed; NULL on error and after a
+ * delete. */
+typedef void nd_user_done_fn(void *arg, enum nd_err err, const char *text,
+                             const struct nd_user *user);
+
+/* `user` is copied; its `root` is not looked at: never set by this one. */
+void nd_metastore_create_user(struct nd_metastore *metastore, const struct nd_user *user,
+                              nd_user_done_fn *done, void *arg);
+/* Root "admin" with this hash, only while there is no user at all; otherwise ALREADY_EXISTS. */
+void nd_metastore_seed_root(struct nd_metastore *metastore, const char *hash, nd_user_done_fn *done,
+                            void *arg);
+/* These change one field each and leave the others as they are when applied (I-108). */
+void nd_metastore_set_grants(struct nd_metastore *metastore, const char *name,
+                             const struct nd_grant *grants, uint32_t count, nd_user_done_fn *done,
+                             void *arg);
+void nd_metastore_set_password(struct nd_metastore *metastore, const char *name, const char *hash,
+                               nd_user_done_fn *done, void *arg);
+void nd_metastore_delete_user(struct nd_metastore *metastore, const char *name,
+                              nd_user_done_fn *done, void *arg);
+
 /* Is that incarnation gone for good? Asks the leader behind a barrier (P5): OK with
  * `gone`, or an error: not confirmed, keep the data. `done(arg, err, gone)` on the raft thread. */
 void nd_metastore_confirm_gone(struct nd_metastore *metastore, const char *name,

@@ -56,11 +56,12 @@ static bool admit(struct nd_rpc_call *call, bool room)
     if (server->options.authenticate == NULL || call->method->exempt) {
         return true;
     }
-    enum nd_err err = server->options.authenticate(call, server->options.user, &msg);
-    if (err != ND_OK) {
-        refuse(call, nd_err_grpc_status(err), msg.text[0] != '\0' ? msg.text : nd_err_text(err));
+    enum nd_err err = ND_OK;
+    if (server->options.authenticate(call, server->options.user, &err, &msg) == ND_RPC_ADMIT) {
+        return true;
     }
-    return err == ND_OK;
+    refuse(call, nd_err_grpc_status(err), msg.text[0] != '\0' ? msg.text : nd_err_text(err));
+    return false;
 }
 
 /* A unary call is watched for its end only when the handler wants to know and did not answer at

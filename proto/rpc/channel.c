@@ -251,7 +251,7 @@ void nd_rpc_outcome_op(struct nd_rpc_outcome *outcome, grpc_op *op)
 struct nd_rpc_status nd_rpc_outcome_status(const struct nd_rpc_outcome *outcome, char **text_out)
 {
     *text_out = grpc_slice_to_c_string(outcome->details);
-    return (struct nd_rpc_status){(int)outcome->code, *text_out};
+    return (struct nd_rpc_status){(int)outcome->code, *text_out, "", 0};
 }
 
 void nd_rpc_outcome_release(struct nd_rpc_outcome *outcome)

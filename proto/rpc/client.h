@@ -30,11 +30,28 @@ struct nd_rpc_channel_options {
     /* Sent with every call (e.g. authorization); copied. */
     const struct nd_rpc_metadata *metadata;
     size_t metadata_count;
+    /* TLS: the server's certificate is checked against `tls_ca_file` ("" or NULL: the system's
+     * authorities) and the host of the target, or `tls_server_name`. Certificate and key: what this
+     * end shows when it is asked. */
+    bool tls;
+    const char *tls_ca_file, *tls_cert_file, *tls_key_file, *tls_server_name;
+};
+
+/* How one call differs from the others of its channel; zeros are usual. */
+struct nd_rpc_call_options {
+    uint32_t deadline_ms; /* from now; 0: none */
+    bool wait_for_ready;  /* queue until connected instead of failing at once */
+    bool manual_read;     /* streams: see nd_rpc_stream_open */
+    /* Besides the channel's; copied. */
+    const struct nd_rpc_metadata *metadata;
+    size_t metadata_count;
 };
 
 struct nd_rpc_status {
-    int code;         /* gRPC status code */
-    const char *text; /* borrowed until the callback returns; "" when none */
+    int code;                /* gRPC status code */
+    const char *text;        /* borrowed until the callback returns; "" when none */
+    const char *reason;      /* the server's "narad-reason", see nd_err_by_name; "" when none */
+    uint32_t retry_after_ms; /* the server's "narad-retry-after-ms"; 0: none */
 };
 
 /* Does not connect; the first call does. */
@@ -50,6 +67,12 @@ void nd_rpc_channel_free(struct nd_rpc_channel *channel);
 void nd_rpc_call_unary(
     struct nd_rpc_channel *channel, const char *path, const ProtobufCMessage *request,
     const ProtobufCMessageDescriptor *reply_type, uint32_t deadline_ms, bool wait_for_ready,
+    void (*on_done)(void *data, const struct nd_rpc_status *status, const void *reply), void *data);
+
+/* The same with options. */
+void nd_rpc_call_unary_with(
+    struct nd_rpc_channel *channel, const char *path, const ProtobufCMessage *request,
+    const ProtobufCMessageDescriptor *reply_type, const struct nd_rpc_call_options *options,
     void (*on_done)(void *data, const struct nd_rpc_status *status, const void *reply), void *data);
 
 struct nd_rpc_stream_events {
@@ -68,6 +91,12 @@ ND_CHECKED struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *chann
                                                     bool wait_for_ready, bool manual_read,
                                                     const struct nd_rpc_stream_events *events,
                                                     void *data);
+/* The same with options. */
+ND_CHECKED struct nd_rpc_stream *nd_rpc_stream_open_with(struct nd_rpc_channel *channel,
+                                                         const char *path,
+                                                         const struct nd_rpc_call_options *options,
+                                                         const struct nd_rpc_stream_events *events,
+                                                         void *data);
 /* Keeps the pointer valid past on_done: for those who use it from another thread than the channel's
  * and cannot know that it just ended. @thread any */
 void nd_rpc_stream_ref(struct nd_rpc_stream *stream);

@@ -51,7 +51,7 @@ void nd_rpc_stream_unref(struct nd_rpc_stream *stream)
 static void stream_end(struct nd_rpc_stream *stream)
 {
     struct nd_rpc_channel *channel = stream->channel;
-    struct nd_rpc_status status = {GRPC_STATUS_CANCELLED, "the channel is closed"};
+    struct nd_rpc_status status = {GRPC_STATUS_CANCELLED, "the channel is closed", "", 0};
     char *text = NULL;
 
     if (!stream->refused) {

@@ -57,7 +57,7 @@ static void on_reply(struct nd_rpc_tag *tag, bool ok)
 static void unary_refused(void *data)
 {
     struct unary *unary = data;
-    struct nd_rpc_status status = {GRPC_STATUS_CANCELLED, "the channel is closed"};
+    struct nd_rpc_status status = {GRPC_STATUS_CANCELLED, "the channel is closed", "", 0};
 
     unary->on_done(unary->data, &status, NULL);
     unary_free(unary);

@@ -38,6 +38,16 @@ const char *nd_err_name(enum nd_err err)
     ND_UNREACHABLE();
 }
 
+enum nd_err nd_err_by_name(const char *name)
+{
+    for (int err = ND_OK; err < ND_ERR_COUNT; err++) {
+        if (strcmp(nd_err_name((enum nd_err)err), name) == 0) {
+            return (enum nd_err)err;
+        }
+    }
+    return ND_ERR_INTERNAL;
+}
+
 int nd_err_grpc_status(enum nd_err err)
 {
     switch (err) {

@@ -21,6 +21,7 @@
     X(GONE, 11, 410, "the offset is no longer stored")                                             \
     X(NOT_OWNER, 14, 421, "this node does not own the requested partition")                        \
     X(LIMITED, 8, 429, "too many requests for this identity")                                      \
+    X(THROTTLED, 8, 429, "too many failed authentication attempts")                                \
     X(OVERLOADED, 8, 503, "the node is at its limit")                                              \
     X(NO_SPACE, 8, 503, "disk full")                                                               \
     X(NO_MEMORY, 8, 503, "out of memory")                                                          \
@@ -45,6 +46,8 @@ enum nd_err {
 /* Texts are static. `err` must be a value of the enum. @thread any */
 const char *nd_err_text(enum nd_err err);
 const char *nd_err_name(enum nd_err err); /* "TOPIC_NOT_FOUND" */
+/* The error of that name; INTERNAL for one that is not in the list. */
+enum nd_err nd_err_by_name(const char *name);
 int nd_err_grpc_status(enum nd_err err);
 int nd_err_http_status(enum nd_err err);
 

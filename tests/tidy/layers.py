@@ -18,15 +18,16 @@ MAY_INCLUDE = {
     "proto/plugin": [],
     "cluster": ["storage/base", "proto messages"],
     "server/broker": ["storage", "storage/base", "cluster"],
-    "server/rpc": ["server/broker", "storage", "storage/base", "cluster", "proto", "proto messages"],
+    "server/security": ["storage/base", "cluster"],
+    "server/rpc": ["server/broker", "server/security", "storage", "storage/base", "cluster", "proto", "proto messages"],
     # Wires everything; the command line is part of the same program.
-    "server": ["server/broker", "server/rpc", "storage", "storage/base", "cluster", "proto",
+    "server": ["server/broker", "server/rpc", "server/security", "storage", "storage/base", "cluster", "proto",
                "proto messages", "clients/c", "clients/cli", "gateway"],
     "clients/c": ["proto", "proto messages", "storage/base"],
     "clients/cli": ["clients/c", "proto", "proto messages", "storage/base"],
     "gateway": ["clients/c", "proto", "proto messages", "storage/base"],
     "tests": ["storage", "storage/base", "proto", "proto messages", "cluster", "server",
-              "server/broker", "server/rpc", "clients/c", "clients/cli", "gateway"],
+              "server/broker", "server/rpc", "server/security", "clients/c", "clients/cli", "gateway"],
 }
 
 # third-party header pattern: the paths where it may be included.
@@ -40,6 +41,9 @@ HOMES = {
     "zstd*.h": ["storage/compress.c"],
     "jansson.h": ["server/config*", "server/node.c", "clients/cli/*", "gateway/*", "tests/*"],
     "microhttpd.h": ["gateway/*"],
+    "gnutls/*": ["gateway/*"],
+    "crypt.h": ["server/security/*"],
+    "openssl/*": ["server/security/*", "proto/rpc/tls*", "tests/*"],
     "cmocka.h": ["tests/*"],
 }
 

@@ -14,10 +14,12 @@ static void err__each_has_name_text_and_statuses(void **state)
         assert_in_range(nd_err_grpc_status(err), 0, 16);
         assert_in_range(nd_err_http_status(err), 200, 599);
         assert_int_equal(nd_err_grpc_status(err) == 0, err == ND_OK);
+        assert_int_equal(nd_err_by_name(nd_err_name(err)), err);
     }
     assert_string_equal(nd_err_name(ND_ERR_TOPIC_NOT_FOUND), "TOPIC_NOT_FOUND");
     assert_int_equal(nd_err_grpc_status(ND_ERR_TOPIC_NOT_FOUND), 5);
     assert_int_equal(nd_err_http_status(ND_ERR_NO_SPACE), 503);
+    assert_int_equal(nd_err_by_name("NO_SUCH_NAME"), ND_ERR_INTERNAL);
 }
 
 static void errmsg_wrap__reads_like_a_sentence(void **state)

@@ -303,16 +303,18 @@ static const struct nd_rpc_method manual = {.path = ECHO_MANUAL,
                                             .on_done = on_done,
                                             .manual_read = true};
 
-static enum nd_err authenticate(struct nd_rpc_call *call, void *user, struct nd_errmsg *msg)
+static enum nd_rpc_admission authenticate(struct nd_rpc_call *call, void *user,
+                                          enum nd_err *err_out, struct nd_errmsg *msg)
 {
     struct fixture *fixture = user;
     struct nd_slice value = nd_rpc_call_metadata(call, "authorization");
 
     if (!fixture->authenticate || nd_slice_equal(value, nd_slice_str("secret"))) {
-        return ND_OK;
+        return ND_RPC_ADMIT;
     }
     nd_errmsg_set(msg, "who are you?");
-    return ND_ERR_UNAUTHENTICATED;
+    *err_out = ND_ERR_UNAUTHENTICATED;
+    return ND_RPC_REFUSE;
 }
 
 /* --- server and channel --- */

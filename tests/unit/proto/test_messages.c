@@ -14,7 +14,7 @@ static void plugin__keeps_stream_kinds(void **state)
 
     (void)state;
     assert_string_equal(file->name, "narad/v1/broker.proto");
-    assert_int_equal(file->methods_count, 7);
+    assert_int_equal(file->methods_count, 8);
     assert_int_equal(file->methods_count, narad__v1__broker__descriptor.n_methods);
     assert_string_equal(file->methods[0].path, "/narad.v1.Broker/Produce");
     assert_int_equal(file->methods[0].kind, ND_RPC_UNARY);

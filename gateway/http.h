@@ -1,0 +1,71 @@
+/* One HTTP request as a handler sees it, whatever carried it here.
+ *
+ *   head read ─► (body read) ─► handler ─► answered
+ *                                  └► parked: the connection is suspended until nd_http_answer
+ *
+ * A handler runs on a thread of the HTTP server and answers before it returns, or later from any
+ * thread; exactly once. After the answer the request is not touched any more. */
+#ifndef ND_HTTP_H
+#define ND_HTTP_H
+
+#include "storage/base/buf.h"
+#include "storage/base/err.h"
+#include "storage/base/slice.h"
+
+struct nd_http_request;
+struct nd_gateway;
+
+enum nd_http_body {
+    ND_HTTP_BODY_WHOLE,    /* read, maybe empty */
+    ND_HTTP_BODY_TOO_LARGE /* above the route's cap, not kept; the connection closes after the
+                              answer */
+};
+
+struct nd_gateway *nd_http_gateway(const struct nd_http_request *request);
+/* Borrowed until the answer, all of them. */
+struct nd_slice nd_http_path_value(const struct nd_http_request *request,
+                                   size_t index); /* of the i-th {…}, percent-decoded */
+struct nd_slice nd_http_query(const struct nd_http_request *request); /* as sent; no '?' */
+/* The first of that name, any letter case; data NULL: absent. */
+struct nd_slice nd_http_header(const struct nd_http_request *request, const char *name);
+/* Every header whose name begins with `prefix`, any letter case. */
+void nd_http_headers(const struct nd_http_request *request, const char *prefix,
+                     void (*each)(void *arg, struct nd_slice name, struct nd_slice value),
+                     void *arg);
+/* The Authorization header's value, or data NULL. */
+struct nd_slice nd_http_authorization(const struct nd_http_request *request);
+struct nd_slice nd_http_body_bytes(const struct nd_http_request *request);
+enum nd_http_body nd_http_body_state(const struct nd_http_request *request);
+const char *nd_http_peer(const struct nd_http_request *request); /* "127.0.0.1", no port */
+
+/* A handler's memory about the request, freed with nd_free after the answer. */
+void *nd_http_memory(struct nd_http_request *request, size_t size);
+
+/* Tell `gone(arg)` once if the client hangs up while the request waits; then it is still to be
+ * answered. NULL takes it back; after that return it is not running and will not run. @thread any
+ */
+void nd_http_on_gone(struct nd_http_request *request, void (*gone)(void *arg), void *arg);
+
+/* --- answers. @thread any --- */
+/* A header of the answer to come; both copied. */
+void nd_http_set_header(struct nd_http_request *request, const char *name, const char *value);
+/* `body`: its bytes are taken over and `body` is empty afterwards; NULL: no body. `type` NULL: no
+ * Content-Type. */
+void nd_http_answer(struct nd_http_request *request, int status, const char *type,
+                    struct nd_buf *body);
+/* {"error":"text"} + LF. Bytes that are not UTF-8 become U+FFFD. */
+void nd_http_answer_error(struct nd_http_request *request, int status, const char *text);
+/* The connection ends after the answer. Before it. */
+void nd_http_close_after(struct nd_http_request *request);
+
+/* --- the server behind it --- */
+typedef void nd_http_handler(struct nd_http_request *request);
+
+struct nd_route {
+    const char *method;  /* "GET"; HEAD comes with it */
+    const char *pattern; /* "/v1/topics/{topic}" */
+    uint32_t body_max;   /* bytes; 0: a body is read and dropped, of any size up to 1 MiB more */
+    nd_http_handler *handle;
+};
+
+#endif

@@ -1,0 +1,33 @@
+/* The one table of routes. */
+#ifndef ND_ROUTES_H
+#define ND_ROUTES_H
+
+#include "gateway/http.h"
+
+enum { ND_ROUTE_VALUES_MAX = 2 };
+
+extern const struct nd_route nd_routes_table[];
+extern const size_t nd_routes_count;
+
+struct nd_route_match {
+    const struct nd_route *route;                /* NULL: none */
+    struct nd_slice values[ND_ROUTE_VALUES_MAX]; /* still percent-encoded, into `path` */
+    size_t values_count;
+    char allow[64]; /* the path is known and the method is not its: "GET, HEAD, POST"; else "" */
+};
+
+/* Pure. `path`: as sent, up to the '?'. */
+void nd_routes_match(struct nd_slice method, struct nd_slice path, struct nd_route_match *out);
+
+/* What a request without a route gets once its credentials are known to be good: 404 or, with
+ * `allow`, 405, as plain text. In handle_health.c's neighbour handle_none.c. */
+void nd_handle_none(struct nd_http_request *request, const char *allow);
+
+extern nd_http_handler nd_handle_create_topic, nd_handle_list_topics, nd_handle_get_topic;
+extern nd_http_handler nd_handle_alter_topic, nd_handle_delete_topic;
+extern nd_http_handler nd_handle_produce, nd_handle_produce_batch, nd_handle_consume, nd_handle_ack;
+extern nd_http_handler nd_handle_create_user, nd_handle_list_users, nd_handle_get_user;
+extern nd_http_handler nd_handle_delete_user, nd_handle_set_grants, nd_handle_set_password;
+extern nd_http_handler nd_handle_healthz, nd_handle_readyz, nd_handle_metrics;
+
+#endif

@@ -1,0 +1,66 @@
+/* The way to the broker: one channel, and for each Authorization value a produce, a poll and an ack
+ * stream that all its requests share (architecture 10): what gathers while the last message is
+ * being written goes out with the next. At most 256 sets, closed after 30 s without use; beyond
+ * them, calls.
+ *
+ * Completions run on the channel's thread, once for each operation; results are borrowed until they
+ * return. @thread any */
+#ifndef ND_UPSTREAM_H
+#define ND_UPSTREAM_H
+
+#include "storage/base/err.h"
+#include "storage/base/log.h"
+#include "storage/base/slice.h"
+
+#include "proto/narad/v1/broker.pb-c.h"
+#include "proto/rpc/client.h"
+
+struct nd_upstream;
+
+struct nd_upstream_options {
+    struct nd_rpc_channel_options channel;
+    struct nd_log *log;
+    uint32_t sets_max;    /* 0: 256 */
+    uint32_t idle_ms;     /* 0: 30,000 */
+    uint32_t deadline_ms; /* of what does not wait by itself; 0: 30,000 */
+};
+
+/* How an operation ended: gRPC code, our error, a text of the broker's. */
+struct nd_upstream_status {
+    int code;
+    enum nd_err err; /* by reason; by code where the broker gave none */
+    const char *text;
+    uint32_t retry_after_ms;
+};
+
+ND_CHECKED enum nd_err nd_upstream_new(struct nd_upstream **out,
+                                       const struct nd_upstream_options *options,
+                                       struct nd_errmsg *msg);
+/* Every operation ends (UNAVAILABLE) before it returns. */
+void nd_upstream_free(struct nd_upstream *upstream);
+
+/* `authorization`: the caller's header, or data NULL. */
+typedef void nd_upstream_done_fn(void *arg, const struct nd_upstream_status *status,
+                                 const void *reply);
+
+/* All or none of the records; `reply` is a Narad__V1__ProduceResult. Requests are packed before the
+ * return, here and below. */
+void nd_upstream_produce(struct nd_upstream *upstream, struct nd_slice authorization,
+                         const char *topic, Narad__V1__Record **records, size_t count,
+                         nd_upstream_done_fn *done, void *arg);
+/* A poll; `reply` is a Narad__V1__PollResult. Returns its ticket. */
+uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_slice authorization,
+                          const Narad__V1__Poll *poll, nd_upstream_done_fn *done, void *arg);
+/* Its answer is not wanted any more; it comes all the same, soon, maybe with messages: give them
+ * back. */
+void nd_upstream_poll_cancel(struct nd_upstream *upstream, uint64_t ticket);
+/* `reply` is a Narad__V1__AckItemResult. */
+void nd_upstream_ack(struct nd_upstream *upstream, struct nd_slice authorization, const char *topic,
+                     Narad__V1__Settle **settles, size_t count, nd_upstream_done_fn *done,
+                     void *arg);
+/* Any unary method. */
+void nd_upstream_call(struct nd_upstream *upstream, struct nd_slice authorization, const char *path,
+                      const ProtobufCMessage *request, const ProtobufCMessageDescriptor *reply_type,
+                      nd_upstream_done_fn *done, void *arg);
+
+#endif

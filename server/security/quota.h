@@ -1,0 +1,39 @@
+/* How much one identity may do at a time and a second on this node (behaviour 14.10). An identity
+ * is a user, or without security the address of the client. @thread any */
+#ifndef ND_QUOTA_H
+#define ND_QUOTA_H
+
+#include "storage/base/env.h"
+#include "storage/base/err.h"
+#include "storage/base/metrics.h"
+
+struct nd_quotas;
+struct nd_quota; /* of one identity; counted */
+
+enum nd_quota_kind { ND_QUOTA_PRODUCE, ND_QUOTA_CONSUME, ND_QUOTA_KINDS };
+
+struct nd_quota_limits {
+    uint64_t in_flight[ND_QUOTA_KINDS];      /* 0: no cap */
+    uint64_t messages_per_s[ND_QUOTA_KINDS]; /* token bucket of one second's worth; 0: none */
+    uint64_t bytes_per_s[ND_QUOTA_KINDS];    /* the same for payload bytes */
+};
+
+struct nd_quotas *nd_quotas_new(const struct nd_quota_limits *limits, const struct nd_env *env,
+                                struct nd_metrics *metrics);
+void nd_quotas_free(struct nd_quotas *quotas); /* no quota of it is held any more */
+
+/* The caller's reference; made when first asked for, gone with its last reference once idle. */
+struct nd_quota *nd_quota_of(struct nd_quotas *quotas, struct nd_slice identity);
+void nd_quota_unref(struct nd_quota *quota);
+
+/* Begin an operation that counts as `weight` (a batch: its size). LIMITED: "too many in-flight
+ * produce requests for this identity (limit N per node)" or "... rate ...", and *retry_after_ms. */
+ND_CHECKED enum nd_err nd_quota_begin(struct nd_quota *quota, enum nd_quota_kind kind,
+                                      uint32_t weight, uint64_t bytes, uint32_t *retry_after_ms,
+                                      struct nd_errmsg *msg);
+void nd_quota_end(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t weight);
+/* What a consume really took is paid after the fact: the bucket may go below zero. */
+void nd_quota_charge(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t messages,
+                     uint64_t bytes);
+
+#endif
