@@ -176,7 +176,8 @@ static void pump_locked(struct nd_rpc_call *call, bool metadata) ND_REQUIRES(cal
         call->metadata_sent = true;
     }
     if (message) {
-        nd_rpc_sends_begin(&call->sends, &ops[count++]);
+        nd_rpc_sends_begin(&call->sends, &ops[count], count == 0);
+        count += 1;
     }
     if (call->finish_wanted && !nd_rpc_sends_waiting(&call->sends)) {
         status_op(call, &ops[count++]);

@@ -25,7 +25,7 @@ size_t nd_rpc_sends_push(struct nd_rpc_sends *sends, grpc_byte_buffer *buffer)
     return sends->bytes;
 }
 
-void nd_rpc_sends_begin(struct nd_rpc_sends *sends, grpc_op *op)
+void nd_rpc_sends_begin(struct nd_rpc_sends *sends, grpc_op *op, bool alone)
 {
     struct nd_rpc_send *send = sends->first;
 
@@ -34,7 +34,7 @@ void nd_rpc_sends_begin(struct nd_rpc_sends *sends, grpc_op *op)
     sends->in_flight = send;
     op->op = GRPC_OP_SEND_MESSAGE;
     op->data.send_message.send_message = send->buffer;
-    if (sends->first != NULL) {
+    if (sends->first != NULL && alone) {
         op->flags = GRPC_WRITE_BUFFER_HINT;
     }
 }

@@ -20,8 +20,11 @@ static inline bool nd_rpc_sends_waiting(const struct nd_rpc_sends *sends)
     return sends->first != NULL;
 }
 /* Move the first waiting one in flight and fill the (zeroed) op, with the hint to gather when
- * another follows it. Nothing may be in flight. */
-void nd_rpc_sends_begin(struct nd_rpc_sends *sends, grpc_op *op);
+ * another follows it. Nothing may be in flight. `alone`: no other op is in the batch. Only then may
+ * there be a hint: with it the transport writes nothing before it is told to, and calls a small
+ * message done at once, but initial metadata when it is written. A batch of both would wait for the
+ * message behind it, which waits for the batch. */
+void nd_rpc_sends_begin(struct nd_rpc_sends *sends, grpc_op *op, bool alone);
 /* The write came back; true when there was a message in it. */
 bool nd_rpc_sends_done(struct nd_rpc_sends *sends);
 /* Drop what waits; what is in flight stays the transport's. */

@@ -85,7 +85,7 @@ static void pump_locked(struct nd_rpc_stream *stream) ND_REQUIRES(stream->lock)
     }
     memset(ops, 0, sizeof ops);
     if (nd_rpc_sends_waiting(&stream->sends)) {
-        nd_rpc_sends_begin(&stream->sends, &ops[count++]);
+        nd_rpc_sends_begin(&stream->sends, &ops[count++], true); /* a close comes with the last */
     }
     if (stream->close_wanted && !nd_rpc_sends_waiting(&stream->sends)) {
         ops[count++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;

@@ -173,6 +173,21 @@ static void many_go_on(struct nd_rpc_call *call)
     }
 }
 
+/* By another thread, while this one, the worker, is awake. */
+static void run_elsewhere(void *(*run)(void *call), struct nd_rpc_call *call)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, run, call);
+    pthread_join(thread, NULL);
+}
+
+static void *many_begin(void *call)
+{
+    many_go_on(call);
+    return NULL;
+}
+
 static void many_start(struct nd_rpc_call *call, struct nd_slice request)
 {
     const header *message = decode(call, request);
@@ -182,7 +197,11 @@ static void many_start(struct nd_rpc_call *call, struct nd_slice request)
         size_t *size = nd_xmalloc(sizeof *size);
         *size = message->value.len;
         nd_rpc_call_set_user(call, size);
-        many_go_on(call);
+        if (fixture_of(call)->elsewhere) {
+            run_elsewhere(many_begin, call);
+        } else {
+            many_go_on(call);
+        }
     }
 }
 
@@ -213,6 +232,20 @@ static void bidi_end(struct nd_rpc_call *call)
     nd_rpc_call_finish(call, 0, NULL);
 }
 
+static void *bidi_greet(void *call)
+{
+    char name[16];
+    header message;
+
+    narad__v1__header__init(&message);
+    message.name = name;
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        nd_rpc_call_send(call, &message.base);
+    }
+    return NULL;
+}
+
 static void bidi_open(struct nd_rpc_call *call)
 {
     struct fixture *fixture = fixture_of(call);
@@ -221,6 +254,9 @@ static void bidi_open(struct nd_rpc_call *call)
     fixture->last_bidi = call;
     nd_mutex_unlock(&fixture->lock);
     note_call(call);
+    if (fixture->elsewhere) {
+        run_elsewhere(bidi_greet, call);
+    }
 }
 
 static void manual_open(struct nd_rpc_call *call)

@@ -30,6 +30,8 @@ struct fixture {
     uint32_t threads;      /* of the server; 0: 1 */
     uint32_t keepalive_ms; /* of the server; 0: 20 s */
     bool flood;            /* ECHO_MANY does not pause */
+    bool elsewhere; /* ECHO_MANY, and two messages of ECHO_BIDI: sent by another thread before the
+                       worker is done with the start of the call */
     struct nd_mutex lock;
     struct nd_cond changed;
     /* guarded by lock; what the service saw */

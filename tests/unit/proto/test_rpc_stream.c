@@ -193,6 +193,45 @@ static void server_stream__delivers_all_in_order(void **state)
     assert_true(watcher.in_order);
 }
 
+/* Messages that meet the initial metadata in one batch; no other call and no ping makes the
+ * transport write. */
+static void start_elsewhere(struct fixture *fixture)
+{
+    fixture_server_stop(fixture, 0);
+    fixture->elsewhere = true;
+    fixture->keepalive_ms = 3600000;
+    fixture_server_start(fixture);
+}
+
+static void server_stream__two_messages_before_the_metadata_are_written(void **state)
+{
+    struct fixture *fixture = *state;
+    struct watcher watcher;
+
+    start_elsewhere(fixture);
+    many_open(fixture, &watcher, 2, 100, false);
+    watcher_wait(&watcher, &watcher.done, 1);
+
+    assert_int_equal(watcher.code, 0);
+    assert_int_equal(watcher.messages, 2);
+    assert_true(watcher.in_order);
+}
+
+static void bidi__two_messages_before_the_metadata_are_written(void **state)
+{
+    struct fixture *fixture = *state;
+    struct watcher watcher;
+
+    start_elsewhere(fixture);
+    watcher_open(&watcher, fixture, ECHO_BIDI, 0, false);
+    watcher_wait(&watcher, &watcher.messages, 2);
+    nd_rpc_stream_half_close(watcher.stream);
+    watcher_wait(&watcher, &watcher.done, 1);
+
+    assert_int_equal(watcher.code, 0);
+    assert_true(watcher.in_order);
+}
+
 static void server_stream__slow_reader_holds_the_sender(void **state)
 {
     enum { COUNT = 10000, SIZE = 4096, BYTES_HELD_MAX = 12 << 20 };
@@ -356,6 +395,8 @@ int main(void)
         CASE(manual_read__takes_one_message_for_each_permission),
         CASE(client_stream__is_answered_once_at_the_end),
         CASE(server_stream__delivers_all_in_order),
+        CASE(server_stream__two_messages_before_the_metadata_are_written),
+        CASE(bidi__two_messages_before_the_metadata_are_written),
         CASE(server_stream__slow_reader_holds_the_sender),
         CASE(server_stream__cancel_while_the_queue_is_full_ends_it),
         CASE(server_stream__a_sender_that_never_pauses_is_cut),
