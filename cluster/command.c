@@ -3,6 +3,7 @@
 #include "storage/base/alloc.h"
 #include "storage/base/codec.h"
 
+#include "cluster/grant_rows.h"
 #include "proto/narad/cluster/v1/command.pb-c.h"
 
 #define PB(name)      Narad__Cluster__V1__##name
@@ -15,6 +16,11 @@ _Static_assert((int)ND_COMMAND_TOPIC_CREATE == (int)PB_BODY(TOPIC_CREATE), "froz
 _Static_assert((int)ND_COMMAND_TOPIC_ALTER == (int)PB_BODY(TOPIC_ALTER), "frozen");
 _Static_assert((int)ND_COMMAND_TOPIC_DELETE == (int)PB_BODY(TOPIC_DELETE), "frozen");
 _Static_assert((int)ND_COMMAND_MEMBER_REGISTER == (int)PB_BODY(MEMBER_REGISTER), "frozen");
+_Static_assert((int)ND_COMMAND_USER_CREATE == (int)PB_BODY(USER_CREATE), "frozen");
+_Static_assert((int)ND_COMMAND_USER_SEED_ROOT == (int)PB_BODY(USER_SEED_ROOT), "frozen");
+_Static_assert((int)ND_COMMAND_USER_SET_GRANTS == (int)PB_BODY(USER_SET_GRANTS), "frozen");
+_Static_assert((int)ND_COMMAND_USER_SET_PASSWORD == (int)PB_BODY(USER_SET_PASSWORD), "frozen");
+_Static_assert((int)ND_COMMAND_USER_DELETE == (int)PB_BODY(USER_DELETE), "frozen");
 
 /* --- encoding --- */
 
@@ -68,8 +74,72 @@ static void topic_alter_fill(PB(TopicAlter) * to, const struct nd_topic_alter *f
     to->partitions = from->partitions;
 }
 
+/* A body about a user, and the rows that its grants take. */
+struct user_body {
+    union {
+        PB(UserCreate) create;
+        PB(UserSeedRoot) seed_root;
+        PB(UserSetGrants) set_grants;
+        PB(UserSetPassword) set_password;
+        PB(UserDelete) delete;
+    };
+    PB(Grant) * *grants; /* freed by the caller */
+};
+
+static void user_create_fill(PB(Command) * message, struct user_body *body,
+                             const struct nd_user *user)
+{
+    narad__cluster__v1__user_create__init(&body->create);
+    body->create.name = lend(user->name);
+    body->create.hash = lend(user->hash);
+    body->create.n_grants = user->grants_count;
+    body->create.grants = body->grants = nd_grant_rows_fill(user->grants, user->grants_count);
+    body->create.at_ms = user->updated_at_ms;
+    message->user_create = &body->create;
+}
+
+static void user_set_grants_fill(PB(Command) * message, struct user_body *body,
+                                 const struct nd_user *user)
+{
+    narad__cluster__v1__user_set_grants__init(&body->set_grants);
+    body->set_grants.name = lend(user->name);
+    body->set_grants.n_grants = user->grants_count;
+    body->set_grants.grants = body->grants = nd_grant_rows_fill(user->grants, user->grants_count);
+    body->set_grants.at_ms = user->updated_at_ms;
+    message->user_set_grants = &body->set_grants;
+}
+
+static void user_fill(PB(Command) * message, struct user_body *body,
+                      const struct nd_command *command)
+{
+    const struct nd_user *user = command->user;
+
+    body->grants = NULL;
+    if (command->kind == ND_COMMAND_USER_CREATE) {
+        user_create_fill(message, body, user);
+    } else if (command->kind == ND_COMMAND_USER_SEED_ROOT) {
+        narad__cluster__v1__user_seed_root__init(&body->seed_root);
+        body->seed_root.hash = lend(user->hash);
+        body->seed_root.at_ms = user->updated_at_ms;
+        message->user_seed_root = &body->seed_root;
+    } else if (command->kind == ND_COMMAND_USER_SET_GRANTS) {
+        user_set_grants_fill(message, body, user);
+    } else if (command->kind == ND_COMMAND_USER_SET_PASSWORD) {
+        narad__cluster__v1__user_set_password__init(&body->set_password);
+        body->set_password.name = lend(user->name);
+        body->set_password.hash = lend(user->hash);
+        body->set_password.at_ms = user->updated_at_ms;
+        message->user_set_password = &body->set_password;
+    } else {
+        narad__cluster__v1__user_delete__init(&body->delete);
+        body->delete.name = lend(user->name);
+        message->user_delete = &body->delete;
+    }
+}
+
 void nd_command_put(struct nd_buf *out, const struct nd_command *command)
 {
+    struct user_body user = {.grants = NULL};
     union {
         PB(Noop) noop;
         PB(TopicCreate) topic_create;
@@ -108,8 +178,14 @@ void nd_command_put(struct nd_buf *out, const struct nd_command *command)
         body.member_register.address = lend(command->member_register.address);
         message.member_register = &body.member_register;
         break;
+    case ND_COMMAND_USER_CREATE:
+    case ND_COMMAND_USER_SEED_ROOT:
+    case ND_COMMAND_USER_SET_GRANTS:
+    case ND_COMMAND_USER_SET_PASSWORD:
+    case ND_COMMAND_USER_DELETE: user_fill(&message, &user, command); break;
     }
     body_put(out, &message);
+    nd_free(user.grants);
 }
 
 /* --- decoding --- */
@@ -157,12 +233,69 @@ static bool member_register_get(struct nd_member_register *to, const PB(MemberRe
            text_get(to->address, sizeof to->address, from->address);
 }
 
+/* What the five bodies about users hold, as if it were one. */
+struct user_texts {
+    const char *name, *hash;
+    int64_t at_ms;
+    size_t grants_count;
+    PB(Grant) * *grants;
+};
+
+static enum nd_err user_get(struct nd_command *out, struct user_texts from)
+{
+    struct nd_grant *grants = NULL;
+
+    if (strlen(from.name) > ND_USER_NAME_SIZE_MAX || strlen(from.hash) > ND_USER_HASH_SIZE_MAX) {
+        return ND_ERR_CORRUPT;
+    }
+    enum nd_err err = nd_grant_rows_read(from.grants, from.grants_count, &grants);
+    if (err == ND_OK) {
+        out->user = nd_user_new(from.name, grants, (uint32_t)from.grants_count);
+        memcpy(out->user->hash, from.hash, strlen(from.hash));
+        out->user->updated_at_ms = from.at_ms;
+        nd_free(grants);
+    }
+    return err;
+}
+
+static enum nd_err user_body_get(const PB(Command) * message, struct nd_command *out)
+{
+    const ProtobufCMessage *body = NULL;
+    struct user_texts texts = {.name = "", .hash = ""};
+
+    if (message->body_case == PB_BODY(USER_CREATE)) {
+        const PB(UserCreate) *from = message->user_create;
+        body = &from->base;
+        texts =
+            (struct user_texts){from->name, from->hash, from->at_ms, from->n_grants, from->grants};
+    } else if (message->body_case == PB_BODY(USER_SEED_ROOT)) {
+        body = &message->user_seed_root->base;
+        texts.hash = message->user_seed_root->hash;
+        texts.at_ms = message->user_seed_root->at_ms;
+    } else if (message->body_case == PB_BODY(USER_SET_GRANTS)) {
+        const PB(UserSetGrants) *from = message->user_set_grants;
+        body = &from->base;
+        texts = (struct user_texts){from->name, "", from->at_ms, from->n_grants, from->grants};
+    } else if (message->body_case == PB_BODY(USER_SET_PASSWORD)) {
+        const PB(UserSetPassword) *from = message->user_set_password;
+        body = &from->base;
+        texts = (struct user_texts){from->name, from->hash, from->at_ms, 0, NULL};
+    } else {
+        body = &message->user_delete->base;
+        texts.name = message->user_delete->name;
+    }
+    return body->n_unknown_fields != 0 ? ND_ERR_UNSUPPORTED : user_get(out, texts);
+}
+
 static enum nd_err body_get(const PB(Command) * message, struct nd_command *out)
 {
     const ProtobufCMessage *body = NULL;
     bool fits = true;
 
     out->kind = (enum nd_command_kind)message->body_case;
+    if (message->base.n_unknown_fields != 0) {
+        return ND_ERR_UNSUPPORTED;
+    }
     switch (message->body_case) {
     case PB_BODY(NOOP): body = &message->noop->base; break;
     case PB_BODY(TOPIC_CREATE):
@@ -181,10 +314,15 @@ static enum nd_err body_get(const PB(Command) * message, struct nd_command *out)
         body = &message->member_register->base;
         fits = member_register_get(&out->member_register, message->member_register);
         break;
+    case PB_BODY(USER_CREATE):
+    case PB_BODY(USER_SEED_ROOT):
+    case PB_BODY(USER_SET_GRANTS):
+    case PB_BODY(USER_SET_PASSWORD):
+    case PB_BODY(USER_DELETE): return user_body_get(message, out);
     case NARAD__CLUSTER__V1__COMMAND__BODY__NOT_SET:
     default: return ND_ERR_UNSUPPORTED;
     }
-    if (message->base.n_unknown_fields != 0 || body->n_unknown_fields != 0) {
+    if (body->n_unknown_fields != 0) {
         return ND_ERR_UNSUPPORTED;
     }
     return fits ? ND_OK : ND_ERR_CORRUPT;
@@ -232,10 +370,35 @@ enum nd_err nd_command_get(struct nd_slice in, struct nd_command *out, struct nd
                                .open_from = message->open_from};
     enum nd_err err = body_get(message, out);
     if (err == ND_ERR_UNSUPPORTED) {
-        nd_errmsg_set(msg, "metadata command: a number or field of a newer version");
+        nd_errmsg_set(msg, "metadata command: a number, field or value of a newer version");
     } else if (err != ND_OK) {
         nd_errmsg_set(msg, "metadata command: a text is too long");
     }
     narad__cluster__v1__command__free_unpacked(message, NULL);
     return err;
+}
+
+/* --- commands about users --- */
+
+enum nd_err nd_command_user_check(const struct nd_command *command, struct nd_errmsg *msg)
+{
+    const struct nd_user *user = command->user;
+    enum nd_err err = ND_OK;
+
+    if (command->kind == ND_COMMAND_USER_CREATE) {
+        err = nd_user_name_check(nd_slice_str(user->name), msg);
+    }
+    if (err == ND_OK && command->kind != ND_COMMAND_USER_SET_GRANTS &&
+        command->kind != ND_COMMAND_USER_DELETE) {
+        err = nd_user_hash_check(nd_slice_str(user->hash), msg);
+    }
+    return err != ND_OK ? err : nd_grants_check(user->grants, user->grants_count, msg);
+}
+
+void nd_command_release(struct nd_command *command)
+{
+    if (nd_command_is_of_user(command->kind)) {
+        nd_user_unref(command->user);
+        command->user = NULL;
+    }
 }

@@ -14,6 +14,7 @@
 #include "storage/base/err.h"
 
 #include "cluster/topic.h"
+#include "cluster/user.h"
 
 enum { ND_COMMAND_SIZE_MAX = 64 * 1024, ND_NODE_ID_SIZE_MAX = 255, ND_ADDRESS_SIZE_MAX = 255 };
 
@@ -24,6 +25,11 @@ enum nd_command_kind {
     ND_COMMAND_TOPIC_ALTER = 18,
     ND_COMMAND_TOPIC_DELETE = 19,
     ND_COMMAND_MEMBER_REGISTER = 20,
+    ND_COMMAND_USER_CREATE = 21,
+    ND_COMMAND_USER_SEED_ROOT = 22,
+    ND_COMMAND_USER_SET_GRANTS = 23,
+    ND_COMMAND_USER_SET_PASSWORD = 24,
+    ND_COMMAND_USER_DELETE = 25,
 };
 
 struct nd_command_topic_create {
@@ -48,15 +54,33 @@ struct nd_command {
         struct nd_topic_alter topic_alter;
         char topic_delete[ND_TOPIC_NAME_SIZE_MAX + 1]; /* the name */
         struct nd_member_register member_register;
+        /* Of the five about users, a reference. What the command does not carry is empty: create
+         * name, hash, grants; seed hash; set grants name, grants; set password name, hash; delete
+         * name. updated_at_ms is when it was proposed. */
+        struct nd_user *user;
     };
 };
+
+static inline bool nd_command_is_of_user(enum nd_command_kind kind)
+{
+    return kind >= ND_COMMAND_USER_CREATE && kind <= ND_COMMAND_USER_DELETE;
+}
+
+/* What a command about a user carries, by the rules of user.h: INVALID_ARGUMENT with their texts.
+ * Asked before it is proposed and again when it is applied. One that passed fits into an entry.
+ * @thread any */
+ND_CHECKED enum nd_err nd_command_user_check(const struct nd_command *command,
+                                             struct nd_errmsg *msg);
+/* Gives back the reference that a command about a user holds. */
+void nd_command_release(struct nd_command *command);
 
 /* Append one entry to `out`; its size is a multiple of 8. A failed buffer is the caller's to check.
  */
 void nd_command_put(struct nd_buf *out, const struct nd_command *command);
 
 /* The bytes of one entry. CORRUPT: not exactly one encoding. UNSUPPORTED: a format, a command
- * number or a field that this version does not know. Nothing is allocated for `out`. @thread any */
+ * number, a field or an action that this version does not know. nd_command_release() `out` after
+ * ND_OK; on an error it holds nothing. @thread any */
 ND_CHECKED enum nd_err nd_command_get(struct nd_slice in, struct nd_command *out,
                                       struct nd_errmsg *msg);
 

@@ -19,7 +19,11 @@ enum nd_outcome_code {
     ND_OUTCOME_TOPIC_EXISTS = 2,
     ND_OUTCOME_TOPIC_NOT_FOUND = 3,
     ND_OUTCOME_CONFLICT = 4,
-    ND_OUTCOME_TOO_OLD = 5,
+    ND_OUTCOME_TOO_OLD = 5, /* never stored */
+    ND_OUTCOME_USER_EXISTS = 6,
+    ND_OUTCOME_USER_NOT_FOUND = 7,
+    ND_OUTCOME_ROOT_STAYS = 8,
+    ND_OUTCOME_ROOT_GRANTS = 9,
 };
 
 struct nd_dedupe_outcome {

@@ -47,6 +47,37 @@ static void identity_inspect(struct inspect *in, const char *path)
     }
 }
 
+void inspect_grants(struct nd_report *report, const struct nd_user *user)
+{
+    struct nd_buf text;
+
+    nd_buf_init(&text, SIZE_MAX);
+    for (uint32_t i = 0; i < user->grants_count; i++) {
+        const struct nd_grant *grant = &user->grants[i];
+        nd_buf_printf(&text, "%s%s", i == 0 ? "" : " ", nd_action_name(grant->action));
+        for (uint32_t j = 0; j < grant->patterns_count; j++) {
+            nd_buf_printf(&text, "%c%s", j == 0 ? ':' : ',', grant->patterns[j]);
+        }
+    }
+    nd_report_bytes(report, "grants", nd_buf_slice(&text));
+    nd_buf_release(&text);
+}
+
+static void users_report(struct nd_report *report, const struct nd_state *state)
+{
+    for (size_t i = 0; i < nd_user_table_count(state->users); i++) {
+        const struct nd_user *user = nd_user_table_at(state->users, i);
+        nd_report_begin(report, "user");
+        nd_report_text(report, "name", user->name);
+        nd_report_bool(report, "root", user->root);
+        nd_report_text(report, "hash", INSPECT_HIDDEN);
+        inspect_grants(report, user);
+        nd_report_i64(report, "created_at_ms", user->created_at_ms);
+        nd_report_i64(report, "updated_at_ms", user->updated_at_ms);
+        nd_report_end(report);
+    }
+}
+
 static void topics_report(struct nd_report *report, const struct nd_state *state)
 {
     struct nd_topic_walk walk = nd_topic_table_walk(state->table, nd_slice_make(NULL, 0));
@@ -56,6 +87,7 @@ static void topics_report(struct nd_report *report, const struct nd_state *state
     nd_report_u64(report, "commands", state->commands);
     nd_report_u64(report, "members", state->members_count);
     nd_report_u64(report, "topics", nd_topic_table_count(state->table));
+    nd_report_u64(report, "users", nd_user_table_count(state->users));
     nd_report_end(report);
     for (uint32_t i = 0; i < state->members_count; i++) {
         nd_report_begin(report, "member");
@@ -88,6 +120,7 @@ static enum nd_err view_inspect(struct inspect *in, const char *path, struct nd_
     }
     if (err == ND_OK && !in->quiet) {
         topics_report(in->report, state);
+        users_report(in->report, state);
     }
     return err;
 }

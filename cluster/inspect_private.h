@@ -35,6 +35,10 @@ struct raft_name inspect_raft_name(const char *name);
 /* `bytes` of a file of that kind. *valid_out: it can be used; of a RAFT_TERM: it holds a term. */
 void inspect_raft_bytes(struct inspect *in, const char *path, const struct raft_name *name,
                         struct nd_slice bytes, bool *valid_out);
+/* Where a dump would show a hash of a password. */
+#define INSPECT_HIDDEN "<hidden>"
+/* "grants": "produce:orders-*,audit consume:*". */
+void inspect_grants(struct nd_report *report, const struct nd_user *user);
 void inspect_damage(struct inspect *in, const char *path, uint64_t at, const char *what);
 
 #endif

@@ -113,8 +113,31 @@ static const char *command_name(const struct nd_command *command)
     case ND_COMMAND_TOPIC_ALTER: return "topic-alter";
     case ND_COMMAND_TOPIC_DELETE: return "topic-delete";
     case ND_COMMAND_MEMBER_REGISTER: return "member-register";
+    case ND_COMMAND_USER_CREATE: return "user-create";
+    case ND_COMMAND_USER_SEED_ROOT: return "user-seed-root";
+    case ND_COMMAND_USER_SET_GRANTS: return "user-set-grants";
+    case ND_COMMAND_USER_SET_PASSWORD: return "user-set-password";
+    case ND_COMMAND_USER_DELETE: return "user-delete";
     }
     return "unknown";
+}
+
+/* Never the hash, only that there is one. */
+static void user_values(struct nd_report *report, const struct nd_command *command)
+{
+    const struct nd_user *user = command->user;
+
+    nd_report_text(report, "user",
+                   command->kind == ND_COMMAND_USER_SEED_ROOT ? ND_USER_ROOT_NAME : user->name);
+    if (user->hash[0] != '\0') {
+        nd_report_text(report, "hash", INSPECT_HIDDEN);
+    }
+    if (command->kind == ND_COMMAND_USER_CREATE || command->kind == ND_COMMAND_USER_SET_GRANTS) {
+        inspect_grants(report, user);
+    }
+    if (command->kind != ND_COMMAND_USER_DELETE) {
+        nd_report_i64(report, "at_ms", user->updated_at_ms);
+    }
 }
 
 static void command_values(struct nd_report *report, const struct nd_command *command)
@@ -136,6 +159,11 @@ static void command_values(struct nd_report *report, const struct nd_command *co
         nd_report_text(report, "node_id", command->member_register.node_id);
         nd_report_text(report, "address", command->member_register.address);
         break;
+    case ND_COMMAND_USER_CREATE:
+    case ND_COMMAND_USER_SEED_ROOT:
+    case ND_COMMAND_USER_SET_GRANTS:
+    case ND_COMMAND_USER_SET_PASSWORD:
+    case ND_COMMAND_USER_DELETE: user_values(report, command); break;
     }
 }
 
@@ -180,6 +208,9 @@ static void entry_inspect(struct segment *s, uint64_t at, const uint8_t *head, s
             nd_report_bytes(report, "data", data);
         }
         nd_report_end(report);
+    }
+    if (is_whole && type == TYPE_COMMAND) {
+        nd_command_release(&command);
     }
     s->index += s->index != 0;
     s->entries += 1;

@@ -233,6 +233,7 @@ static enum nd_err view_publish(struct nd_metastore *metastore, const struct nd_
     enum nd_err err = bootstrapped(metastore, msg);
     if (err == ND_OK) {
         nd_metastore_publish(metastore, view->table);
+        nd_metastore_publish_users(metastore, view->users);
         nd_metastore_publish_members(metastore, view);
         err = nd_raft_node_start(metastore->node, msg);
     }
@@ -268,6 +269,7 @@ static void metastore_free(struct nd_metastore *metastore)
     nd_outcome_release(&metastore->outcome);
     nd_state_release(&metastore->state);
     nd_topic_table_unref(metastore->published);
+    nd_user_table_unref(metastore->users);
     nd_free(metastore->members);
     nd_mutex_release(&metastore->lock);
     nd_free(metastore->node_id);
@@ -297,6 +299,7 @@ static struct nd_metastore *metastore_new(const struct nd_metastore_options *opt
     metastore->identity_path = nd_xasprintf("%s/identity", options->dir);
     metastore->raft_dir = nd_xasprintf("%s/raft", options->dir);
     metastore->published = nd_topic_table_new();
+    metastore->users = nd_user_table_build(NULL, 0);
     nd_mutex_init(&metastore->lock);
     nd_list_init(&metastore->waiters);
     nd_list_init(&metastore->changes);

@@ -72,6 +72,18 @@ void nd_metastore_publish(struct nd_metastore *metastore, struct nd_topic_table 
     swap(metastore, table);
 }
 
+void nd_metastore_publish_users(struct nd_metastore *metastore, struct nd_user_table *users)
+{
+    nd_user_table_ref(users);
+    nd_mutex_lock(&metastore->lock);
+    struct nd_user_table *old = metastore->users;
+    metastore->users = users;
+    nd_mutex_unlock(&metastore->lock);
+    /* release: who sees the new version reads the new records */
+    atomic_fetch_add_explicit(&metastore->users_version, 1, memory_order_release);
+    nd_user_table_unref(old);
+}
+
 void nd_metastore_publish_members(struct nd_metastore *metastore, const struct nd_state *state)
 {
     size_t size = state->members_count * sizeof state->members[0];
@@ -98,6 +110,9 @@ static void outcome_publish(struct nd_metastore *metastore)
         tell(metastore, outcome->before, outcome->after);
         swap(metastore, metastore->state.table);
     }
+    if (outcome->user_before != NULL || outcome->user_after != NULL) {
+        nd_metastore_publish_users(metastore, metastore->state.users);
+    }
 }
 
 static enum nd_err machine_apply(void *arg, struct nd_slice entry, uint64_t index,
@@ -111,6 +126,7 @@ static enum nd_err machine_apply(void *arg, struct nd_slice entry, uint64_t inde
     }
     nd_outcome_release(&metastore->outcome);
     nd_state_apply(&metastore->state, &command, index, &metastore->outcome);
+    nd_command_release(&command);
     metastore->outcome_sequence = command.proposer == metastore->proposer ? command.sequence : 0;
     metastore->view_dirty = true;
     if (atomic_load_explicit(&metastore->caught_up, memory_order_relaxed)) { /* set here only */
@@ -142,6 +158,7 @@ static enum nd_err machine_restore(void *arg, struct nd_slice snapshot, struct n
     metastore->view_dirty = true;
     if (atomic_load_explicit(&metastore->caught_up, memory_order_relaxed)) { /* set here only */
         nd_metastore_publish(metastore, metastore->state.table);
+        nd_metastore_publish_users(metastore, metastore->state.users);
         nd_metastore_publish_members(metastore, &metastore->state);
     }
     return ND_OK;
@@ -159,6 +176,7 @@ static void catch_up(struct nd_metastore *metastore)
     struct nd_list waiters = ND_LIST_INIT(waiters);
 
     nd_metastore_publish(metastore, metastore->state.table);
+    nd_metastore_publish_users(metastore, metastore->state.users);
     nd_metastore_publish_members(metastore, &metastore->state);
     nd_mutex_lock(&metastore->lock);
     /* release: who sees the latch sees the table; under the lock: no waiter is missed */
@@ -166,8 +184,9 @@ static void catch_up(struct nd_metastore *metastore)
     nd_list_move(&waiters, &metastore->waiters);
     nd_mutex_unlock(&metastore->lock);
     nd_log(metastore->options.log, ND_LOG_INFO, "metastore", "caught up",
-           "topics=%zu applied_index=%" PRIu64, nd_topic_table_count(metastore->state.table),
-           metastore->state.applied_index);
+           "topics=%zu users=%zu applied_index=%" PRIu64,
+           nd_topic_table_count(metastore->state.table),
+           nd_user_table_count(metastore->state.users), metastore->state.applied_index);
     for (struct nd_list *link; (link = nd_list_pop(&waiters)) != NULL;) {
         struct waiter *waiter = ND_CONTAINER_OF(link, struct waiter, link);
         nd_inbox_push(waiter->inbox, waiter->msg);

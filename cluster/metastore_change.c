@@ -15,16 +15,26 @@ struct change {
     struct nd_metastore *metastore;
     struct nd_command command;
     nd_change_done_fn *done;
+    nd_user_done_fn *user_done; /* of a change of a user, in the place of `done` */
     void *arg;
 };
 
-static void change_finish(struct change *change, enum nd_err err, const char *text,
-                          const struct nd_topic *topic)
+static void change_free(struct change *change)
+{
+    nd_command_release(&change->command);
+    nd_free(change);
+}
+
+/* Refused before it was proposed, or undecided. */
+static void change_fail(struct change *change, enum nd_err err, const char *text)
 {
     if (change->done != NULL) {
-        change->done(change->arg, err, text, topic);
+        change->done(change->arg, err, text, NULL);
     }
-    nd_free(change);
+    if (change->user_done != NULL) {
+        change->user_done(change->arg, err, text, NULL);
+    }
+    change_free(change);
 }
 
 /* The record that the answer shows: the one just made, or for a repeat the one of today. */
@@ -47,6 +57,24 @@ static const struct nd_topic *outcome_topic(const struct nd_metastore *metastore
     return name == NULL ? NULL : nd_topic_table_find(metastore->state.table, nd_slice_str(name));
 }
 
+/* The same of a user. */
+static const struct nd_user *outcome_user(const struct nd_metastore *metastore,
+                                          const struct nd_command *command)
+{
+    if (metastore->outcome.err != ND_OK) {
+        return NULL;
+    }
+    if (!metastore->outcome.repeat) {
+        return metastore->outcome.user_after;
+    }
+    if (command->kind == ND_COMMAND_USER_DELETE) {
+        return NULL;
+    }
+    const char *name =
+        command->kind == ND_COMMAND_USER_SEED_ROOT ? ND_USER_ROOT_NAME : command->user->name;
+    return nd_user_table_find(metastore->state.users, nd_slice_str(name));
+}
+
 static void change_decided(void *arg, enum nd_err err)
 {
     struct change *change = arg;
@@ -55,12 +83,20 @@ static void change_decided(void *arg, enum nd_err err)
     nd_list_remove(&change->link);
     metastore->changes_count--;
     if (err != ND_OK) {
-        change_finish(change, err, nd_err_text(err), NULL);
+        change_fail(change, err, nd_err_text(err));
         return;
     }
     ND_ASSERT(metastore->outcome_sequence == change->command.sequence);
-    change_finish(change, metastore->outcome.err, metastore->outcome.text,
-                  outcome_topic(metastore, &change->command));
+    const struct nd_outcome *outcome = &metastore->outcome;
+    if (change->done != NULL) {
+        change->done(change->arg, outcome->err, outcome->text,
+                     outcome_topic(metastore, &change->command));
+    }
+    if (change->user_done != NULL) {
+        change->user_done(change->arg, outcome->err, outcome->text,
+                          outcome_user(metastore, &change->command));
+    }
+    change_free(change);
 }
 
 /* What needs no log entry to be refused. */
@@ -69,6 +105,9 @@ static enum nd_err change_check(const struct nd_metastore *metastore,
 {
     uint32_t partitions = 0;
 
+    if (nd_command_is_of_user(command->kind)) {
+        return nd_command_user_check(command, msg);
+    }
     if (command->kind == ND_COMMAND_TOPIC_CREATE) {
         const struct nd_topic_create *request = &command->topic_create.request;
         enum nd_err err = nd_topic_name_check(nd_slice_str(request->name), msg);
@@ -148,7 +187,7 @@ static void change_run(struct nd_msg *posted, void *owner)
         err = change_propose(change, &msg);
     }
     if (err != ND_OK) {
-        change_finish(change, err, msg.text, NULL);
+        change_fail(change, err, msg.text);
     }
 }
 
@@ -207,6 +246,18 @@ void nd_metastore_delete_topic(struct nd_metastore *metastore, const char *name,
     nd_raft_node_post(metastore->node, &change->msg);
 }
 
+void nd_metastore_propose_user(struct nd_metastore *metastore, enum nd_command_kind kind,
+                               struct nd_user *user, nd_user_done_fn *done, void *arg)
+{
+    const struct nd_env *env = metastore->options.env;
+    struct change *change = change_new(metastore, kind, NULL, arg);
+
+    change->user_done = done;
+    change->command.user = user;
+    user->updated_at_ms = (int64_t)env->wall_ms(env->impl);
+    nd_raft_node_post(metastore->node, &change->msg);
+}
+
 /* --- members --- */
 
 static void registered(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic)
@@ -235,7 +286,7 @@ void nd_metastore_register_self(struct nd_metastore *metastore)
     memcpy(request->address, metastore->address, strlen(metastore->address) + 1);
     enum nd_err err = change_propose(change, &msg);
     if (err != ND_OK) {
-        change_finish(change, err, msg.text, NULL); /* proposed again at the next election */
+        change_fail(change, err, msg.text); /* proposed again at the next election */
     }
 }
 

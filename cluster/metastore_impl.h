@@ -13,7 +13,8 @@ enum { ND_CHANGES_IN_FLIGHT_MAX = 512 };
 
 struct nd_metastore_gauges {
     struct nd_series *leader, *has_leader, *term, *last_index, *commit_index, *applied_index;
-    struct nd_series *voters, *others, *topics, *caught_up, *snapshot_failures, *view_failures;
+    struct nd_series *voters, *others, *topics, *users, *caught_up, *snapshot_failures,
+        *view_failures;
     struct nd_series *snapshot_bytes, *starved, *ballast;
 };
 
@@ -27,10 +28,12 @@ struct nd_metastore {
     /* What readers see. Before the catch-up: the view; after: the state, swapped per change. */
     struct nd_mutex lock; /* held for a lookup or a swap; inside it nothing else is locked */
     struct nd_topic_table *published; /* guarded by lock */
+    struct nd_user_table *users;      /* guarded by lock */
     struct nd_member *members;        /* guarded by lock */
     uint32_t members_count;           /* guarded by lock */
     struct nd_list waiters;           /* guarded by lock: who waits for the catch-up */
     atomic_bool caught_up, leader;
+    _Atomic uint64_t users_version; /* raised behind each swap of `users` */
 
     /* raft thread */
     struct nd_state state;
@@ -49,11 +52,16 @@ struct nd_metastore {
 struct nd_raft_machine nd_metastore_machine(struct nd_metastore *metastore);
 /* Make `table` what readers see, after telling what differs from what they saw (T3). */
 void nd_metastore_publish(struct nd_metastore *metastore, struct nd_topic_table *table);
+/* Nobody is told; the version is raised. */
+void nd_metastore_publish_users(struct nd_metastore *metastore, struct nd_user_table *users);
 void nd_metastore_publish_members(struct nd_metastore *metastore, const struct nd_state *state);
 /* Nobody is told any more. */
 void nd_metastore_waiters_drop(struct nd_metastore *metastore);
 
 /* metastore_change.c: proposals. */
+/* `user` is handed over; what is in it: nd_command. @thread any */
+void nd_metastore_propose_user(struct nd_metastore *metastore, enum nd_command_kind kind,
+                               struct nd_user *user, nd_user_done_fn *done, void *arg);
 /* On election: make this member known unless it is. @thread raft */
 void nd_metastore_register_self(struct nd_metastore *metastore);
 

@@ -91,6 +91,7 @@ void nd_metastore_gauges_init(struct nd_metastore *metastore)
     g->voters = nd_metrics_gauge(m, "raft_voters", "", "Voting members");
     g->others = nd_metrics_gauge(m, "raft_nonvoters", "", "Members without a vote");
     g->topics = nd_metrics_gauge(m, "metastore_topics", "", "Topics known");
+    g->users = nd_metrics_gauge(m, "metastore_users", "", "Users known");
     g->caught_up =
         nd_metrics_gauge(m, "metastore_caught_up", "", "1 once the replica has caught up");
     g->snapshot_failures = nd_metrics_gauge(m, "metastore_snapshot_failures_total", "",
@@ -119,6 +120,7 @@ void nd_metastore_gauges_set(struct nd_metastore *metastore)
     nd_series_set(g->voters, stats.voters);
     nd_series_set(g->others, stats.others);
     nd_series_set(g->topics, (double)nd_topic_table_count(metastore->state.table));
+    nd_series_set(g->users, (double)nd_user_table_count(metastore->state.users));
     nd_series_set(g->caught_up, nd_metastore_caught_up(metastore) ? 1 : 0);
     nd_series_set(g->snapshot_failures, (double)stats.snapshot_failures);
     nd_series_set(g->starved, stats.starved ? 1 : 0);

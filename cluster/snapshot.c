@@ -4,6 +4,7 @@
 #include "storage/base/codec.h"
 #include "storage/base/crc32c.h"
 
+#include "cluster/grant_rows.h"
 #include "proto/narad/cluster/v1/command.pb-c.h"
 
 #define PB(name) Narad__Cluster__V1__##name
@@ -21,6 +22,10 @@ OUTCOME_IS_FROZEN(OUTCOME_TOPIC_EXISTS);
 OUTCOME_IS_FROZEN(OUTCOME_TOPIC_NOT_FOUND);
 OUTCOME_IS_FROZEN(OUTCOME_CONFLICT);
 OUTCOME_IS_FROZEN(OUTCOME_TOO_OLD);
+OUTCOME_IS_FROZEN(OUTCOME_USER_EXISTS);
+OUTCOME_IS_FROZEN(OUTCOME_USER_NOT_FOUND);
+OUTCOME_IS_FROZEN(OUTCOME_ROOT_STAYS);
+OUTCOME_IS_FROZEN(OUTCOME_ROOT_GRANTS);
 
 /* --- encoding: the messages borrow every text and array from the state --- */
 
@@ -86,6 +91,27 @@ static PB(TopicRecord) * *topics_fill(const struct nd_state *state)
     return array;
 }
 
+static PB(UserRecord) * *users_fill(const struct nd_state *state)
+{
+    size_t count = nd_user_table_count(state->users);
+    void *rows;
+    void *array = row_array(count, sizeof(PB(UserRecord)), &rows);
+    PB(UserRecord) *to = rows;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct nd_user *from = nd_user_table_at(state->users, i);
+        narad__cluster__v1__user_record__init(&to[i]);
+        to[i].name = lend(from->name);
+        to[i].hash = lend(from->hash);
+        to[i].root = from->root;
+        to[i].created_at_ms = from->created_at_ms;
+        to[i].updated_at_ms = from->updated_at_ms;
+        to[i].n_grants = from->grants_count;
+        to[i].grants = nd_grant_rows_fill(from->grants, from->grants_count);
+    }
+    return array;
+}
+
 static PB(ProposerOutcome) * *outcomes_fill(const struct nd_dedupe_row *row)
 {
     void *rows;
@@ -146,6 +172,8 @@ void nd_snapshot_put(struct nd_buf *out, const struct nd_state *state)
     message.topics = topics_fill(state);
     message.n_proposers = state->dedupe.rows_count;
     message.proposers = proposers_fill(state);
+    message.n_users = nd_user_table_count(state->users);
+    message.users = users_fill(state);
 
     size_t size = narad__cluster__v1__snapshot__get_packed_size(&message);
     uint8_t *body = nd_xmalloc(size + 1);
@@ -156,6 +184,10 @@ void nd_snapshot_put(struct nd_buf *out, const struct nd_state *state)
     for (size_t i = 0; i < message.n_proposers; i++) {
         nd_free(message.proposers[i]->outcomes);
     }
+    for (size_t i = 0; i < message.n_users; i++) {
+        nd_free(message.users[i]->grants);
+    }
+    nd_free(message.users);
     nd_free(message.proposers);
     nd_free(message.topics);
     nd_free(message.members);
@@ -256,6 +288,77 @@ static enum nd_err topics_get(struct nd_state *state, const PB(Snapshot) * messa
     return err;
 }
 
+/* At most one root, and it is the one that the seed makes. */
+static bool user_is_sane(const PB(UserRecord) * from, const struct nd_grant *grants)
+{
+    return nd_user_name_check(nd_slice_str(from->name), NULL) == ND_OK &&
+           nd_user_hash_check(nd_slice_str(from->hash), NULL) == ND_OK &&
+           nd_grants_check(grants, (uint32_t)from->n_grants, NULL) == ND_OK &&
+           (!from->root || (from->n_grants == 0 && strcmp(from->name, ND_USER_ROOT_NAME) == 0));
+}
+
+static enum nd_err user_get(const PB(UserRecord) * from, const struct nd_user **out)
+{
+    struct nd_grant *grants;
+
+    if (from->base.n_unknown_fields != 0) {
+        return ND_ERR_UNSUPPORTED;
+    }
+    enum nd_err err = nd_grant_rows_read(from->grants, from->n_grants, &grants);
+    if (err != ND_OK) {
+        return err;
+    }
+    if (user_is_sane(from, grants)) {
+        struct nd_user *user = nd_user_new(from->name, grants, (uint32_t)from->n_grants);
+        memcpy(user->hash, from->hash, strlen(from->hash));
+        user->root = from->root;
+        user->created_at_ms = from->created_at_ms;
+        user->updated_at_ms = from->updated_at_ms;
+        *out = user;
+    } else {
+        err = ND_ERR_CORRUPT;
+    }
+    nd_free(grants);
+    return err;
+}
+
+static enum nd_err users_get(struct nd_state *state, const PB(Snapshot) * message)
+{
+    enum nd_err err = ND_OK;
+    size_t count = 0;
+
+    if (message->n_users > ND_USERS_MAX) {
+        return ND_ERR_CORRUPT;
+    }
+    const struct nd_user **users = nd_xcalloc(message->n_users + 1, sizeof users[0]);
+    for (size_t i = 0; err == ND_OK && i < message->n_users; i++) {
+        if (i > 0 && strcmp(message->users[i - 1]->name, message->users[i]->name) >= 0) {
+            err = ND_ERR_CORRUPT;
+        } else {
+            err = user_get(message->users[i], &users[i]);
+        }
+        count += err == ND_OK ? 1 : 0;
+    }
+    if (err == ND_OK) {
+        nd_user_table_unref(state->users);
+        state->users = nd_user_table_build(users, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        nd_user_unref(users[i]);
+    }
+    nd_free(users);
+    return err;
+}
+
+/* What a member that knows fewer of them must not guess. */
+static enum nd_err outcome_check(PB(Outcome) outcome)
+{
+    if ((int)outcome > (int)ND_OUTCOME_ROOT_GRANTS) {
+        return ND_ERR_UNSUPPORTED;
+    }
+    return (int)outcome < 0 || (int)outcome == (int)ND_OUTCOME_TOO_OLD ? ND_ERR_CORRUPT : ND_OK;
+}
+
 static enum nd_err outcomes_get(struct nd_dedupe_row *row, const PB(ProposerRecord) * from)
 {
     uint64_t last = 0;
@@ -266,9 +369,12 @@ static enum nd_err outcomes_get(struct nd_dedupe_row *row, const PB(ProposerReco
             return ND_ERR_UNSUPPORTED;
         }
         if (outcome->sequence <= last || outcome->sequence < row->open_from ||
-            outcome->sequence - row->open_from >= ND_DEDUPE_WINDOW || outcome->outcome < 0 ||
-            (int)outcome->outcome > (int)ND_OUTCOME_CONFLICT) {
+            outcome->sequence - row->open_from >= ND_DEDUPE_WINDOW) {
             return ND_ERR_CORRUPT;
+        }
+        enum nd_err err = outcome_check(outcome->outcome);
+        if (err != ND_OK) {
+            return err;
         }
         last = outcome->sequence;
         nd_dedupe_add_outcome(row, outcome->sequence, (enum nd_outcome_code)outcome->outcome);
@@ -320,6 +426,9 @@ static enum nd_err message_get(struct nd_state *state, const PB(Snapshot) * mess
     }
     if (err == ND_OK) {
         err = proposers_get(state, message);
+    }
+    if (err == ND_OK) {
+        err = users_get(state, message);
     }
     return err;
 }

@@ -4,15 +4,19 @@
 
 #include "storage/base/alloc.h"
 
+#include "cluster/state_private.h"
+
 void nd_state_init(struct nd_state *state)
 {
-    *state = (struct nd_state){.table = nd_topic_table_new()};
+    *state =
+        (struct nd_state){.table = nd_topic_table_new(), .users = nd_user_table_build(NULL, 0)};
     nd_dedupe_init(&state->dedupe);
 }
 
 void nd_state_release(struct nd_state *state)
 {
     nd_topic_table_unref(state->table);
+    nd_user_table_unref(state->users);
     nd_free(state->members);
     nd_dedupe_release(&state->dedupe);
     *state = (struct nd_state){0};
@@ -22,7 +26,10 @@ void nd_outcome_release(struct nd_outcome *outcome)
 {
     nd_topic_unref(outcome->before);
     nd_topic_unref(outcome->after);
+    nd_user_unref(outcome->user_before);
+    nd_user_unref(outcome->user_after);
     outcome->before = outcome->after = NULL;
+    outcome->user_before = outcome->user_after = NULL;
 }
 
 static enum nd_outcome_code refuse(struct nd_outcome *out, const char *text)
@@ -246,6 +253,11 @@ static enum nd_outcome_code dispatch(struct nd_state *state, const struct nd_com
     case ND_COMMAND_TOPIC_ALTER: return topic_alter(state, &command->topic_alter, out);
     case ND_COMMAND_TOPIC_DELETE: return topic_delete(state, command->topic_delete, out);
     case ND_COMMAND_MEMBER_REGISTER: return member_register(state, &command->member_register, out);
+    case ND_COMMAND_USER_CREATE:
+    case ND_COMMAND_USER_SEED_ROOT:
+    case ND_COMMAND_USER_SET_GRANTS:
+    case ND_COMMAND_USER_SET_PASSWORD:
+    case ND_COMMAND_USER_DELETE: return state_apply_user(state, command, out);
     }
     ND_UNREACHABLE();
 }
@@ -259,6 +271,28 @@ static enum nd_err code_to_err(enum nd_outcome_code code)
     case ND_OUTCOME_TOPIC_NOT_FOUND: return ND_ERR_TOPIC_NOT_FOUND;
     case ND_OUTCOME_CONFLICT: return ND_ERR_CONFLICT;
     case ND_OUTCOME_TOO_OLD: return ND_ERR_UNKNOWN_OUTCOME;
+    case ND_OUTCOME_USER_EXISTS: return ND_ERR_ALREADY_EXISTS;
+    case ND_OUTCOME_USER_NOT_FOUND: return ND_ERR_NOT_FOUND;
+    case ND_OUTCOME_ROOT_STAYS:
+    case ND_OUTCOME_ROOT_GRANTS: return ND_ERR_PERMISSION_DENIED;
+    }
+    ND_UNREACHABLE();
+}
+
+/* Where the outcome alone says why; so a repeat says the same. */
+static const char *code_text(enum nd_outcome_code code)
+{
+    switch (code) {
+    case ND_OUTCOME_ROOT_STAYS: return "the root admin cannot be deleted";
+    case ND_OUTCOME_ROOT_GRANTS: return "the root admin's grants are immutable";
+    case ND_OUTCOME_OK:
+    case ND_OUTCOME_INVALID_ARGUMENT:
+    case ND_OUTCOME_TOPIC_EXISTS:
+    case ND_OUTCOME_TOPIC_NOT_FOUND:
+    case ND_OUTCOME_CONFLICT:
+    case ND_OUTCOME_TOO_OLD:
+    case ND_OUTCOME_USER_EXISTS:
+    case ND_OUTCOME_USER_NOT_FOUND: return nd_err_text(code_to_err(code));
     }
     ND_UNREACHABLE();
 }
@@ -286,6 +320,6 @@ void nd_state_apply(struct nd_state *state, const struct nd_command *command, ui
     }
     out->err = code_to_err(code);
     if (out->err != ND_OK) {
-        out->text = out->msg.text[0] != '\0' ? out->msg.text : nd_err_text(out->err);
+        out->text = out->msg.text[0] != '\0' ? out->msg.text : code_text(code);
     }
 }

@@ -11,9 +11,13 @@
 #include "cluster/dedupe.h"
 #include "cluster/placement.h"
 #include "cluster/table.h"
+#include "cluster/user_table.h"
+
+enum { ND_USERS_MAX = 10000 };
 
 struct nd_state {
     struct nd_topic_table *table; /* a reference */
+    struct nd_user_table *users;  /* a reference */
     struct nd_member *members;    /* ascending by number */
     uint32_t members_count;
     struct nd_dedupe dedupe;
@@ -24,7 +28,8 @@ struct nd_state {
 
 /* What a command came to. Release it with nd_outcome_release(). */
 struct nd_outcome {
-    enum nd_err err;  /* ND_OK, INVALID_ARGUMENT, TOPIC_EXISTS, TOPIC_NOT_FOUND, CONFLICT, or
+    enum nd_err err;  /* ND_OK, INVALID_ARGUMENT, TOPIC_EXISTS, TOPIC_NOT_FOUND, CONFLICT,
+                         ALREADY_EXISTS, NOT_FOUND, PERMISSION_DENIED (these three: a user), or
                          UNKNOWN_OUTCOME (a sequence that its proposer had given up) */
     const char *text; /* "" or why; inside `msg`, or static */
     bool repeat;      /* was applied before; nothing changed now */
@@ -32,6 +37,7 @@ struct nd_outcome {
     /* The record that changed, a reference each: before NULL: created; after NULL: deleted; both
      * NULL: no topic changed. */
     const struct nd_topic *before, *after;
+    const struct nd_user *user_before, *user_after; /* the same of users */
     struct nd_errmsg msg;
 };
 

@@ -31,6 +31,7 @@ static void round_trip(const struct nd_command *command)
     FUZZ_CHECK(again.kind == command->kind);
     nd_command_put(&second, &again);
     FUZZ_CHECK(nd_slice_equal(nd_buf_slice(&first), nd_buf_slice(&second)));
+    nd_command_release(&again);
     nd_buf_release(&first);
     nd_buf_release(&second);
 }
@@ -50,6 +51,7 @@ static void command_run(struct nd_state *state, struct nd_slice body)
         nd_state_apply(state, &command, state->applied_index + 1, &outcome);
         FUZZ_CHECK((outcome.err == ND_OK) == (outcome.text[0] == '\0') || outcome.repeat);
         nd_outcome_release(&outcome);
+        nd_command_release(&command);
     } else {
         FUZZ_CHECK(msg.text[0] != '\0');
     }
