@@ -33,39 +33,46 @@ void nd_rpc_call_arm(struct nd_rpc_worker *worker, struct nd_rpc_service_method 
     ND_ASSERT(error == GRPC_CALL_OK);
 }
 
-/* End a call that no handler will see. */
-static void refuse(struct nd_rpc_call *call, int status, const char *text)
-{
-    nd_rpc_call_finish(call, status, text);
-}
-
-/* May the call go to its handler? Otherwise it was answered. */
-static bool admit(struct nd_rpc_call *call, bool room)
+/* Ask who calls. LATER: the call is held, with a reference for nd_rpc_call_admit. */
+static enum nd_rpc_admission authenticate(struct nd_rpc_call *call)
 {
     struct nd_rpc_server *server = call->worker->server;
     struct nd_errmsg msg = {.text = ""};
-
-    if (!room) {
-        refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls are open");
-        return false;
-    }
-    if (is_stopping(server)) {
-        refuse(call, GRPC_STATUS_UNAVAILABLE, "the server is stopping");
-        return false;
-    }
-    if (server->options.authenticate == NULL || call->method->exempt) {
-        return true;
-    }
     enum nd_err err = ND_OK;
-    if (server->options.authenticate(call, server->options.user, &err, &msg) == ND_RPC_ADMIT) {
-        return true;
+
+    nd_rpc_call_ref(call); /* before: the admission may come at once */
+    enum nd_rpc_admission admission =
+        server->options.authenticate(call, server->options.user, &err, &msg);
+    switch (admission) {
+    case ND_RPC_LATER: return admission;
+    case ND_RPC_REFUSE: nd_rpc_call_fail(call, err, msg.text); break;
+    case ND_RPC_ADMIT: break;
     }
-    refuse(call, nd_err_grpc_status(err), msg.text[0] != '\0' ? msg.text : nd_err_text(err));
-    return false;
+    nd_rpc_call_unref(call);
+    return admission;
 }
 
-/* A unary call is watched for its end only when the handler wants to know and did not answer at
- * once. */
+/* May the call go to its handler? REFUSE: it was answered. */
+static enum nd_rpc_admission admit(struct nd_rpc_call *call, bool room)
+{
+    const struct nd_rpc_server *server = call->worker->server;
+
+    if (!room) {
+        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many calls are open");
+        return ND_RPC_REFUSE;
+    }
+    if (is_stopping(call->worker->server)) {
+        nd_rpc_call_fail(call, ND_ERR_UNAVAILABLE, "the server is stopping");
+        return ND_RPC_REFUSE;
+    }
+    if (server->options.authenticate == NULL || call->method->exempt) {
+        return ND_RPC_ADMIT;
+    }
+    return authenticate(call);
+}
+
+/* A unary call is watched for its end only when it is held, or the handler wants to know and did
+ * not answer at once. */
 static void watch_close(struct nd_rpc_call *call)
 {
     nd_mutex_lock(&call->lock);
@@ -83,16 +90,13 @@ static void start_with_request(struct nd_rpc_call *call)
 
     call->incoming = NULL;
     if (buffer == NULL) { /* also when it was too large: then the core has answered */
-        refuse(call, GRPC_STATUS_INVALID_ARGUMENT, "a request message is needed");
+        nd_rpc_call_fail(call, ND_ERR_INVALID_ARGUMENT, "a request message is needed");
         return;
     }
     struct nd_slice request = nd_rpc_bytes_open(&call->request_bytes, buffer);
     if (request.size > desc->message_bytes_max) {
-        char text[96];
-        snprintf(text, sizeof text, "request of %zu bytes, at most %u are allowed", request.size,
-                 desc->message_bytes_max);
+        nd_rpc_call_refuse_size(call, "request", request.size);
         nd_rpc_bytes_close(&call->request_bytes);
-        refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, text);
         return;
     }
     call->dispatched = true;
@@ -128,6 +132,24 @@ static void start_stream(struct nd_rpc_call *call)
     }
 }
 
+static void start(struct nd_rpc_call *call)
+{
+    if (has_request(call->method->desc->kind)) {
+        start_with_request(call);
+    } else {
+        start_stream(call);
+    }
+}
+
+void nd_rpc_call_start_held(struct nd_rpc_call *call)
+{
+    if (is_stopping(call->worker->server)) {
+        nd_rpc_call_fail(call, ND_ERR_UNAVAILABLE, "the server is stopping");
+    } else {
+        start(call);
+    }
+}
+
 static void on_request(struct nd_rpc_tag *tag, bool ok)
 {
     struct nd_rpc_call *call = ND_CONTAINER_OF(tag, struct nd_rpc_call, request);
@@ -143,15 +165,10 @@ static void on_request(struct nd_rpc_tag *tag, bool ok)
     call->started_ns = nd_rpc_now_ns();
     /* The call may end on another thread's finish and come back as an event, but events are ours:
      * it lives until this function returns. */
-    if (!admit(call, room)) {
-        if (call->incoming != NULL) {
-            grpc_byte_buffer_destroy(call->incoming);
-            call->incoming = NULL;
-        }
-    } else if (has_request(call->method->desc->kind)) {
-        start_with_request(call);
-    } else {
-        start_stream(call);
+    switch (admit(call, room)) {
+    case ND_RPC_ADMIT: start(call); break;
+    case ND_RPC_LATER: watch_close(call); break;
+    case ND_RPC_REFUSE: break; /* the request goes with the call */
     }
 }
 
@@ -189,5 +206,5 @@ static void on_unknown(struct nd_rpc_tag *tag, bool ok)
              (int)ND_MIN(GRPC_SLICE_LENGTH(call->details.method), 100u),
              (const char *)GRPC_SLICE_START_PTR(call->details.method));
     grpc_call_details_destroy(&call->details);
-    nd_rpc_call_finish(call, GRPC_STATUS_UNIMPLEMENTED, text);
+    nd_rpc_call_fail(call, ND_ERR_UNSUPPORTED, text);
 }

@@ -41,8 +41,22 @@ struct nd_rpc_call *nd_rpc_call_new(struct nd_rpc_worker *worker,
     return call;
 }
 
+static void identity_drop(struct nd_rpc_call *call)
+{
+    nd_mutex_lock(&call->lock);
+    void *identity = call->identity;
+    void (*release)(void *) = call->identity_release;
+    call->identity = NULL;
+    call->identity_release = NULL;
+    nd_mutex_unlock(&call->lock);
+    if (release != NULL) {
+        release(identity);
+    }
+}
+
 static void call_delete(struct nd_rpc_call *call)
 {
+    identity_drop(call); /* one that came after the end of a held call */
     nd_arena_release(&call->arena);
     nd_mutex_release(&call->lock);
     nd_free(call);
@@ -63,8 +77,9 @@ static void call_reset(struct nd_rpc_call *call)
     call->read_ended = call->request_kept = call->counted = call->dispatched = false;
     call->metadata_sent = call->writing = call->finish_wanted = call->status_started = false;
     call->broken = call->close_started = call->reading = call->drained_wanted = false;
-    call->deferred = false;
+    call->deferred = call->admitted = false;
     call->status_code = 0;
+    call->trailing_count = 0;
     atomic_store_explicit(&call->over, false, memory_order_relaxed);
 }
 
@@ -112,17 +127,23 @@ static void call_end(struct nd_rpc_call *call)
     if (desc != NULL && desc->on_done != NULL && call->dispatched) {
         desc->on_done(call);
     }
+    identity_drop(call);
     nd_mutex_lock(&call->lock);
     grpc_call *core = call->core;
     call->core = NULL;
     nd_rpc_sends_drop(&call->sends);
     nd_mutex_unlock(&call->lock);
     nd_rpc_bytes_close(&call->request_bytes);
+    grpc_byte_buffer_destroy(call->incoming); /* of one that no handler saw */
+    call->incoming = NULL;
     nd_arena_reset(&call->arena);
     grpc_metadata_array_destroy(&call->metadata);
     grpc_metadata_array_init(&call->metadata);
     grpc_slice_unref(call->status_text);
     call->status_text = grpc_empty_slice();
+    for (size_t i = 0; i < call->trailing_count; i++) {
+        grpc_slice_unref(call->trailing[i].value);
+    }
     grpc_call_unref(core);
     call_unref_worker(call);
     if (counted) {
@@ -151,6 +172,8 @@ static void status_op(struct nd_rpc_call *call, grpc_op *op)
     if (GRPC_SLICE_LENGTH(call->status_text) > 0) {
         op->data.send_status_from_server.status_details = &call->status_text;
     }
+    op->data.send_status_from_server.trailing_metadata = call->trailing;
+    op->data.send_status_from_server.trailing_metadata_count = call->trailing_count;
 }
 
 static void close_op(struct nd_rpc_call *call, grpc_op *op)
@@ -208,9 +231,17 @@ static void pump_or_defer_locked(struct nd_rpc_call *call) ND_REQUIRES(call->loc
 void nd_rpc_call_send_deferred(struct nd_rpc_call *call)
 {
     nd_mutex_lock(&call->lock);
-    call->deferred = false;
+    bool was_held = call->admitted;
+    bool start = was_held && !call->finish_wanted;
+    call->admitted = call->deferred = false;
     pump_locked(call, false);
     nd_mutex_unlock(&call->lock);
+    if (start) {
+        nd_rpc_call_start_held(call);
+    }
+    if (was_held) {
+        nd_rpc_call_unref(call);
+    }
     nd_rpc_call_tag_done(call);
 }
 
@@ -278,11 +309,55 @@ void nd_rpc_call_finish(struct nd_rpc_call *call, int grpc_status, const char *t
     nd_mutex_unlock(&call->lock);
 }
 
-void nd_rpc_call_fail(struct nd_rpc_call *call, enum nd_err err, const char *text)
+static void trailing_add_locked(struct nd_rpc_call *call, const char *key, grpc_slice value)
+    ND_REQUIRES(call->lock)
+{
+    grpc_metadata *entry = &call->trailing[call->trailing_count++];
+
+    memset(entry, 0, sizeof *entry);
+    entry->key = grpc_slice_from_static_string(key);
+    entry->value = value;
+}
+
+/* `status` is mostly that of `err`. */
+static void fail(struct nd_rpc_call *call, int status, enum nd_err err, const char *text,
+                 uint32_t retry_after_ms)
 {
     bool own = text != NULL && *text != '\0';
+    char number[16];
 
-    nd_rpc_call_finish(call, nd_err_grpc_status(err), own ? text : nd_err_text(err));
+    nd_mutex_lock(&call->lock);
+    if (!call->finish_wanted && err != ND_OK) {
+        trailing_add_locked(call, ND_RPC_KEY_REASON,
+                            grpc_slice_from_static_string(nd_err_name(err)));
+        if (retry_after_ms > 0) {
+            snprintf(number, sizeof number, "%u", retry_after_ms);
+            trailing_add_locked(call, ND_RPC_KEY_RETRY_AFTER,
+                                grpc_slice_from_copied_string(number));
+        }
+    }
+    nd_rpc_call_finish_locked(call, status, own ? text : nd_err_text(err));
+    nd_mutex_unlock(&call->lock);
+}
+
+void nd_rpc_call_fail(struct nd_rpc_call *call, enum nd_err err, const char *text)
+{
+    fail(call, nd_err_grpc_status(err), err, text, 0);
+}
+
+void nd_rpc_call_fail_retry(struct nd_rpc_call *call, enum nd_err err, const char *text,
+                            uint32_t retry_after_ms)
+{
+    fail(call, nd_err_grpc_status(err), err, text, retry_after_ms);
+}
+
+void nd_rpc_call_refuse_size(struct nd_rpc_call *call, const char *what, size_t size)
+{
+    char text[96];
+
+    snprintf(text, sizeof text, "%s of %zu bytes, at most %u are allowed", what, size,
+             call->method->desc->message_bytes_max);
+    fail(call, GRPC_STATUS_RESOURCE_EXHAUSTED, ND_ERR_TOO_LARGE, text, 0);
 }
 
 static void reply_buffer(struct nd_rpc_call *call, grpc_byte_buffer *buffer)
@@ -384,7 +459,9 @@ static void on_close(struct nd_rpc_tag *tag, bool ok)
         pump_locked(call, false); /* a finish that waited for the queue */
     }
     nd_mutex_unlock(&call->lock);
-    if (tell && desc->on_cancel != NULL) {
+    if (tell && !call->dispatched) { /* it was held */
+        nd_rpc_call_fail(call, ND_ERR_CANCELLED, NULL);
+    } else if (tell && desc->on_cancel != NULL) {
         desc->on_cancel(call);
     }
     nd_rpc_call_tag_done(call);
@@ -424,10 +501,7 @@ static void message_deliver(struct nd_rpc_call *call, grpc_byte_buffer *buffer)
     struct nd_slice message = nd_rpc_bytes_open(&bytes, buffer);
 
     if (message.size > desc->message_bytes_max) {
-        char text[96];
-        snprintf(text, sizeof text, "message of %zu bytes, at most %u are allowed", message.size,
-                 desc->message_bytes_max);
-        nd_rpc_call_finish(call, GRPC_STATUS_RESOURCE_EXHAUSTED, text);
+        nd_rpc_call_refuse_size(call, "message", message.size);
     } else if (!is_over(call)) {
         desc->on_message(call, message);
     }
@@ -475,6 +549,46 @@ static void on_read(struct nd_rpc_tag *tag, bool ok)
         nd_rpc_call_read_start(call);
     }
     nd_rpc_call_tag_done(call);
+}
+
+/* --- admission --- */
+
+void nd_rpc_call_admit(struct nd_rpc_call *call, enum nd_err err, const char *text)
+{
+    if (err != ND_OK) {
+        nd_rpc_call_fail(call, err, text);
+        nd_rpc_call_unref(call);
+        return;
+    }
+    nd_mutex_lock(&call->lock);
+    bool over = call->finish_wanted; /* while it was held; until then it is one of the pending */
+    if (!over) {
+        call->admitted = true;
+        nd_rpc_worker_hand(call, !call->deferred);
+        if (!call->deferred) {
+            call->deferred = true;
+            pending_add(call);
+        }
+    }
+    nd_mutex_unlock(&call->lock);
+    if (over) {
+        nd_rpc_call_unref(call);
+    }
+}
+
+void nd_rpc_call_set_identity(struct nd_rpc_call *call, void *identity,
+                              void (*release)(void *identity))
+{
+    nd_mutex_lock(&call->lock); /* against the end of a call that is held */
+    ND_ASSERT(call->identity == NULL);
+    call->identity = identity;
+    call->identity_release = release;
+    nd_mutex_unlock(&call->lock);
+}
+
+void *nd_rpc_call_identity(const struct nd_rpc_call *call)
+{
+    return call->identity; /* does not change once the call is admitted */
 }
 
 /* --- what a handler asks --- */

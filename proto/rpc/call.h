@@ -1,9 +1,12 @@
 /* One call on the server, and what it hangs on. Private to proto/rpc.
  *
  *   armed ──request event──► open ──finish──► status started ──last tag──► done ──► spare or freed
- *                             │                    ▲
- *                             └─ close event with cancelled: broken (what is queued is dropped)
+ *                  │          ▲ │                  ▲ ▲
+ *                  └─► held ──┘ └─ close event with cancelled: broken (what is queued is dropped)
+ *                       └─ refused, or a close event ─┘
  *
+ * Held: authenticate said LATER; the admission comes through the worker's outbox, so that the
+ * handler begins where it always does.
  * `pending` counts the tags that the core holds, plus one for the handler until it finishes; that
  * one is handed to the tag of the status batch. Tags only come back on the worker, so the count
  * reaches 0, and on_done runs, on the worker. `refs` keeps the memory: one of the stack until after
@@ -70,7 +73,7 @@ struct nd_rpc_call {
     bool request_kept;
     bool counted;    /* in the server's calls_open */
     bool read_ended; /* the first sign of the client's end was seen; the worker's own */
-    bool dispatched; /* the handler knows it: on_done is owed */
+    bool dispatched; /* the handler knows it: on_done is owed; the worker's own */
     bool awaited;    /* unary and not one to park: soon to be answered; the worker's own */
     _Atomic uint32_t pending;
     _Atomic uint32_t refs;
@@ -81,8 +84,13 @@ struct nd_rpc_call {
     bool metadata_sent, writing, finish_wanted, status_started, broken, close_started, reading;
     bool drained_wanted; /* something was sent since the last on_drained */
     bool deferred;       /* in the worker's outbox, or on the way out of it */
+    bool admitted;       /* was held, and the worker is to start it */
     int status_code;
     grpc_slice status_text;
+    grpc_metadata trailing[2]; /* "narad-reason", "narad-retry-after-ms" */
+    size_t trailing_count;
+    void *identity;
+    void (*identity_release)(void *identity);
     struct nd_rpc_call *spare_next;
     struct nd_rpc_call *outbox_next; /* guarded by the worker's lock */
 };
@@ -97,9 +105,12 @@ void nd_rpc_call_finish_locked(struct nd_rpc_call *call, int status, const char 
 void nd_rpc_call_watch_close_locked(struct nd_rpc_call *call) ND_REQUIRES(call->lock);
 void nd_rpc_call_send_metadata(struct nd_rpc_call *call);
 void nd_rpc_call_read_start(struct nd_rpc_call *call);
+/* Finish: a message, called `what`, is larger than its method allows. */
+void nd_rpc_call_refuse_size(struct nd_rpc_call *call, const char *what, size_t size);
 /* A tag came back. May end the call and free it. @thread worker */
 void nd_rpc_call_tag_done(struct nd_rpc_call *call);
-/* Send what waits: the call was in the outbox. May end the call and free it. @thread worker */
+/* Send what waits, start what was held: the call was in the outbox. May end the call and free it.
+ * @thread worker */
 void nd_rpc_call_send_deferred(struct nd_rpc_call *call);
 
 /* worker.c */
@@ -110,9 +121,14 @@ void nd_rpc_worker_await(struct nd_rpc_call *call, bool begin);
 /* Leave the call's sending to its worker: true when that is better, see there. `add`:
  * the call is not there yet.*/
 bool nd_rpc_worker_defer(struct nd_rpc_call *call, bool add) ND_REQUIRES(call->lock);
+/* Leave it to the worker whatever it does, and wake it. `add` as there. @thread any, the worker
+ * included */
+void nd_rpc_worker_hand(struct nd_rpc_call *call, bool add) ND_REQUIRES(call->lock);
 
 /* accept.c */
 void nd_rpc_call_arm(struct nd_rpc_worker *worker, struct nd_rpc_service_method *method);
+/* It was held and is admitted. @thread worker */
+void nd_rpc_call_start_held(struct nd_rpc_call *call);
 /* Answer UNIMPLEMENTED to what nobody registered. */
 void nd_rpc_call_arm_unknown(struct nd_rpc_worker *worker);
 

@@ -5,6 +5,7 @@
 #include "storage/base/alloc.h"
 
 #include "proto/rpc/init.h"
+#include "proto/rpc/tls.h"
 
 enum { MESSAGE_BYTES_MAX_DEFAULT = 20 << 20 };
 
@@ -18,28 +19,14 @@ static void on_wake(struct nd_rpc_tag *tag, bool ok);
 
 /* --- making --- */
 
-static enum nd_err metadata_copy(struct nd_rpc_channel *channel,
-                                 const struct nd_rpc_channel_options *options,
-                                 struct nd_errmsg *msg)
+static enum nd_err core_new(struct nd_rpc_channel *channel,
+                            const struct nd_rpc_channel_options *options, struct nd_errmsg *msg)
 {
-    channel->metadata = nd_xcalloc(options->metadata_count + 1, sizeof *channel->metadata);
-    for (size_t i = 0; i < options->metadata_count; i++) {
-        grpc_metadata *entry = &channel->metadata[i];
-        entry->key = grpc_slice_from_copied_string(options->metadata[i].key);
-        entry->value = grpc_slice_from_copied_string(options->metadata[i].value);
-        channel->metadata_count += 1;
-        if (!grpc_header_key_is_legal(entry->key) ||
-            (!grpc_is_binary_header(entry->key) &&
-             !grpc_header_nonbin_value_is_legal(entry->value))) {
-            nd_errmsg_set(msg, "metadata \"%s\" is not legal", options->metadata[i].key);
-            return ND_ERR_INVALID_ARGUMENT;
-        }
+    grpc_channel_credentials *credentials = NULL;
+    enum nd_err err = nd_rpc_channel_credentials(&credentials, options, msg);
+    if (err != ND_OK) {
+        return err;
     }
-    return ND_OK;
-}
-
-static void core_new(struct nd_rpc_channel *channel, const struct nd_rpc_channel_options *options)
-{
     struct nd_rpc_args args = {.count = 0};
     uint32_t bytes_max = options->message_bytes_max;
 
@@ -55,10 +42,17 @@ static void core_new(struct nd_rpc_channel *channel, const struct nd_rpc_channel
     nd_rpc_args_int(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                     5000); /* a connect's own time limit */
     nd_rpc_args_int(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+    if (options->tls && options->tls_server_name != NULL && options->tls_server_name[0] != '\0') {
+        nd_rpc_args_text(&args, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, options->tls_server_name);
+    }
     grpc_channel_args list = {args.count, args.list};
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
     channel->core = grpc_channel_create(options->target, credentials, &list);
     grpc_channel_credentials_release(credentials);
+    if (!grpc_channel_support_connectivity_watcher(channel->core)) {
+        nd_errmsg_set(msg, "not a target: \"%s\"", options->target);
+        return ND_ERR_INVALID_ARGUMENT;
+    }
+    return ND_OK;
 }
 
 static void channel_run(void *arg)
@@ -71,10 +65,7 @@ static void channel_run(void *arg)
 
 static void channel_delete(struct nd_rpc_channel *channel)
 {
-    for (size_t i = 0; i < channel->metadata_count; i++) {
-        grpc_slice_unref(channel->metadata[i].key);
-        grpc_slice_unref(channel->metadata[i].value);
-    }
+    nd_rpc_metadata_release(&channel->metadata);
     if (channel->core != NULL) {
         grpc_channel_destroy(channel->core);
     }
@@ -92,7 +83,6 @@ static void channel_delete(struct nd_rpc_channel *channel)
     nd_cond_release(&channel->idle);
     nd_mutex_release(&channel->lock);
     nd_rpc_shutdown(NULL);
-    nd_free(channel->metadata);
     nd_free(channel);
 }
 
@@ -111,14 +101,13 @@ enum nd_err nd_rpc_channel_new(struct nd_rpc_channel **out,
     nd_arena_init(
         &channel->arena,
         nd_rpc_decode_bytes_max(bytes_max > 0 ? bytes_max : (uint32_t)MESSAGE_BYTES_MAX_DEFAULT));
-    enum nd_err err = metadata_copy(channel, options, msg);
+    enum nd_err err =
+        nd_rpc_metadata_add(&channel->metadata, options->metadata, options->metadata_count, msg);
     if (err != ND_OK) {
         goto fail;
     }
-    core_new(channel, options);
-    if (!grpc_channel_support_connectivity_watcher(channel->core)) {
-        nd_errmsg_set(msg, "not a target: \"%s\"", options->target);
-        err = ND_ERR_INVALID_ARGUMENT;
+    err = core_new(channel, options, msg);
+    if (err != ND_OK) {
         goto fail;
     }
     channel->queue = grpc_completion_queue_create_for_next(NULL);
@@ -220,45 +209,6 @@ void nd_rpc_channel_close(struct nd_rpc_channel *channel, struct nd_rpc_open *op
     grpc_call_unref(open->core);
     busy_drop_locked(channel);
     nd_mutex_unlock(&channel->lock);
-}
-
-void nd_rpc_channel_metadata_op(const struct nd_rpc_channel *channel, bool wait_for_ready,
-                                grpc_op *op)
-{
-    op->op = GRPC_OP_SEND_INITIAL_METADATA;
-    op->data.send_initial_metadata.metadata = channel->metadata;
-    op->data.send_initial_metadata.count = channel->metadata_count;
-    op->flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET |
-                (wait_for_ready ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0u);
-}
-
-void nd_rpc_outcome_init(struct nd_rpc_outcome *outcome)
-{
-    outcome->code = GRPC_STATUS_UNKNOWN;
-    outcome->details = grpc_empty_slice();
-    grpc_metadata_array_init(&outcome->initial);
-    grpc_metadata_array_init(&outcome->trailing);
-}
-
-void nd_rpc_outcome_op(struct nd_rpc_outcome *outcome, grpc_op *op)
-{
-    op->op = GRPC_OP_RECV_STATUS_ON_CLIENT;
-    op->data.recv_status_on_client.trailing_metadata = &outcome->trailing;
-    op->data.recv_status_on_client.status = &outcome->code;
-    op->data.recv_status_on_client.status_details = &outcome->details;
-}
-
-struct nd_rpc_status nd_rpc_outcome_status(const struct nd_rpc_outcome *outcome, char **text_out)
-{
-    *text_out = grpc_slice_to_c_string(outcome->details);
-    return (struct nd_rpc_status){(int)outcome->code, *text_out, "", 0};
-}
-
-void nd_rpc_outcome_release(struct nd_rpc_outcome *outcome)
-{
-    grpc_slice_unref(outcome->details);
-    grpc_metadata_array_destroy(&outcome->initial);
-    grpc_metadata_array_destroy(&outcome->trailing);
 }
 
 /* --- posts --- */

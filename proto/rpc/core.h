@@ -62,6 +62,11 @@ static inline bool nd_rpc_queue_step(grpc_completion_queue *queue)
         grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL));
 }
 
+/* Trailing metadata beside an error. */
+#define ND_RPC_KEY_REASON      "narad-reason"
+#define ND_RPC_KEY_RETRY_AFTER "narad-retry-after-ms"
+#define ND_RPC_CLOSED_TEXT     "the channel is closed"
+
 /* Channel arguments of a server or a channel. Keys and strings are borrowed. */
 enum { ND_RPC_ARGS_MAX = 24 };
 struct nd_rpc_args {
@@ -74,6 +79,14 @@ static inline void nd_rpc_args_int(struct nd_rpc_args *args, const char *key, in
     ND_ASSERT(args->count < ND_RPC_ARGS_MAX);
     args->list[args->count++] =
         (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
+}
+
+static inline void nd_rpc_args_text(struct nd_rpc_args *args, const char *key, const char *value)
+{
+    ND_ASSERT(args->count < ND_RPC_ARGS_MAX);
+    args->list[args->count++] = (grpc_arg){.type = GRPC_ARG_STRING,
+                                           .key = (char *)(uintptr_t)key,
+                                           .value.string = (char *)(uintptr_t)value};
 }
 
 /* What both ends set (measured, see README.md): no bandwidth probing, a fixed window, and keepalive

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "proto/rpc/server_impl.h"
+#include "proto/rpc/tls.h"
 
 enum { ADDRESS_SIZE_MAX = 300 };
 
@@ -72,8 +73,9 @@ static const char *tcp_reason(const char *address)
     return reason;
 }
 
-enum nd_err nd_rpc_server_listen(struct nd_rpc_server *server, const char *address, int *port_out,
-                                 struct nd_errmsg *msg)
+static enum nd_err listen_with(struct nd_rpc_server *server, const char *address,
+                               grpc_server_credentials *credentials, int *port_out,
+                               struct nd_errmsg *msg)
 {
     char full[ADDRESS_SIZE_MAX];
     bool all = address[0] == ':';
@@ -88,9 +90,7 @@ enum nd_err nd_rpc_server_listen(struct nd_rpc_server *server, const char *addre
         nd_errmsg_set(msg, "cannot listen on %s: the port is missing", address);
         return ND_ERR_INVALID_ARGUMENT;
     }
-    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
     int port = grpc_server_add_http2_port(server->core, full, credentials);
-    grpc_server_credentials_release(credentials);
     if (port == 0) {
         nd_errmsg_set(msg, "cannot listen on %s: %s", address,
                       socket_file ? unix_reason(address + 5) : tcp_reason(full));
@@ -100,4 +100,35 @@ enum nd_err nd_rpc_server_listen(struct nd_rpc_server *server, const char *addre
         *port_out = socket_file ? 0 : port;
     }
     return ND_OK;
+}
+
+enum nd_err nd_rpc_server_listen(struct nd_rpc_server *server, const char *address, int *port_out,
+                                 struct nd_errmsg *msg)
+{
+    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    enum nd_err err = listen_with(server, address, credentials, port_out, msg);
+
+    grpc_server_credentials_release(credentials);
+    return err;
+}
+
+enum nd_err nd_rpc_server_listen_tls(struct nd_rpc_server *server, const char *address,
+                                     const struct nd_rpc_tls_files *files, int *port_out,
+                                     struct nd_errmsg *msg)
+{
+    struct nd_rpc_tls *tls = NULL;
+    enum nd_err err = nd_rpc_tls_new(&tls, server, address, files, msg);
+
+    if (err != ND_OK) {
+        return err;
+    }
+    grpc_server_credentials *credentials = nd_rpc_tls_server_credentials(tls);
+    err = listen_with(server, address, credentials, port_out, msg);
+    grpc_server_credentials_release(credentials);
+    if (err == ND_OK) {
+        nd_rpc_tls_adopt(tls);
+    } else {
+        nd_rpc_tls_free(tls);
+    }
+    return err;
 }

@@ -10,6 +10,7 @@
 #include "proto/grpc/reflection/v1alpha/reflection.nd.h"
 #include "proto/rpc/init.h"
 #include "proto/rpc/server_impl.h"
+#include "proto/rpc/tls.h"
 
 /* Added by the stack itself, without authentication. */
 static const struct nd_rpc_method *const own_methods[] = {
@@ -217,6 +218,7 @@ enum nd_err nd_rpc_server_new(struct nd_rpc_server **out,
     server->health = nd_rpc_health_new(files, files_count);
     nd_free(files);
     nd_mutex_init(&server->lock);
+    nd_list_init(&server->tls);
     nd_cond_init(&server->changed);
     nd_rpc_init(options->log);
     server->workers = nd_xcalloc(server->options.threads, sizeof *server->workers);
@@ -362,6 +364,7 @@ void nd_rpc_server_free(struct nd_rpc_server *server)
     }
     nd_rpc_health_free(server->health);
     nd_rpc_reflection_free(server->reflection);
+    nd_rpc_tls_free_all(server);
     nd_rpc_shutdown(server->options.log);
     nd_cond_release(&server->changed);
     nd_mutex_release(&server->lock);

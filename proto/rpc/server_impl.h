@@ -2,6 +2,8 @@
 #ifndef ND_RPC_SERVER_IMPL_H
 #define ND_RPC_SERVER_IMPL_H
 
+#include "storage/base/list.h"
+
 #include "proto/rpc/call.h"
 
 struct nd_rpc_health;
@@ -17,6 +19,7 @@ struct nd_rpc_server {
     struct nd_series *in_flight;
     struct nd_rpc_health *health;
     struct nd_rpc_reflection *reflection;
+    struct nd_list tls; /* of struct nd_rpc_tls: the listeners that have it */
     bool started, stopped;
     _Atomic bool stopping;
     _Atomic uint32_t calls_open;

@@ -12,11 +12,13 @@ struct nd_rpc_stream {
     struct nd_rpc_tag status, read, write;
     struct nd_rpc_channel *channel;
     struct nd_rpc_open open;
+    struct nd_rpc_head head;
     struct nd_rpc_outcome outcome;
+    char *refusal; /* it could not be opened, and why; owned */
+    enum nd_err refusal_err;
     struct nd_rpc_stream_events events;
     void *data;
     bool manual_read;
-    bool refused; /* the channel was closing */
     grpc_byte_buffer *incoming;
     _Atomic uint32_t pending;
     _Atomic uint32_t refs; /* of the memory; one is the channel's until after on_done */
@@ -51,17 +53,17 @@ void nd_rpc_stream_unref(struct nd_rpc_stream *stream)
 static void stream_end(struct nd_rpc_stream *stream)
 {
     struct nd_rpc_channel *channel = stream->channel;
-    struct nd_rpc_status status = {GRPC_STATUS_CANCELLED, "the channel is closed", "", 0};
-    char *text = NULL;
+    struct nd_rpc_status status = {nd_err_grpc_status(stream->refusal_err), stream->refusal, "", 0};
 
-    if (!stream->refused) {
-        status = nd_rpc_outcome_status(&stream->outcome, &text);
+    if (stream->refusal_err == ND_OK) {
+        status = nd_rpc_outcome_status(&stream->outcome);
     }
     stream->events.on_done(stream->data, stream, &status);
-    gpr_free(text);
-    if (!stream->refused) {
+    if (stream->refusal_err == ND_OK) {
         nd_rpc_channel_close(channel, &stream->open);
     }
+    nd_free(stream->refusal);
+    nd_rpc_metadata_release(&stream->head.own);
     nd_rpc_outcome_release(&stream->outcome);
     nd_rpc_stream_unref(stream);
 }
@@ -233,8 +235,7 @@ static void on_status(struct nd_rpc_tag *tag, bool ok)
 
 /* --- opening --- */
 
-static void stream_start_locked(struct nd_rpc_stream *stream, bool wait_for_ready)
-    ND_REQUIRES(stream->lock)
+static void stream_start_locked(struct nd_rpc_stream *stream) ND_REQUIRES(stream->lock)
 {
     grpc_op op;
 
@@ -243,7 +244,7 @@ static void stream_start_locked(struct nd_rpc_stream *stream, bool wait_for_read
     pending_add(stream);
     nd_rpc_batch(stream->open.core, &op, 1, &stream->status);
     memset(&op, 0, sizeof op);
-    nd_rpc_channel_metadata_op(stream->channel, wait_for_ready, &op);
+    nd_rpc_head_op(&stream->head, &op);
     stream->writing = true;
     pending_add(stream);
     nd_rpc_batch(stream->open.core, &op, 1, &stream->write);
@@ -255,10 +256,8 @@ static void stream_refused(void *data)
     stream_end(data);
 }
 
-struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *channel, const char *path,
-                                         uint32_t deadline_ms, bool wait_for_ready,
-                                         bool manual_read,
-                                         const struct nd_rpc_stream_events *events, void *data)
+static struct nd_rpc_stream *stream_new(struct nd_rpc_channel *channel,
+                                        const struct nd_rpc_stream_events *events, void *data)
 {
     struct nd_rpc_stream *stream = nd_xcalloc(1, sizeof *stream);
 
@@ -268,17 +267,47 @@ struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *channel, const c
     stream->channel = channel;
     stream->events = *events;
     stream->data = data;
-    stream->manual_read = manual_read;
     atomic_store_explicit(&stream->refs, 1, memory_order_relaxed);
     nd_mutex_init(&stream->lock);
     nd_rpc_outcome_init(&stream->outcome);
+    return stream;
+}
+
+struct nd_rpc_stream *nd_rpc_stream_open_with(struct nd_rpc_channel *channel, const char *path,
+                                              const struct nd_rpc_call_options *options,
+                                              const struct nd_rpc_stream_events *events, void *data)
+{
+    struct nd_rpc_stream *stream = stream_new(channel, events, data);
+    struct nd_errmsg msg = {.text = ""};
+
+    stream->manual_read = options->manual_read;
+    enum nd_err err = nd_rpc_head_init(&stream->head, channel, options, &msg);
     nd_mutex_lock(&stream->lock);
-    if (nd_rpc_channel_open(channel, &stream->open, path, deadline_ms)) {
-        stream_start_locked(stream, wait_for_ready);
+    if (err == ND_OK && !nd_rpc_channel_open(channel, &stream->open, path, options->deadline_ms)) {
+        err = ND_ERR_CANCELLED;
+        nd_errmsg_set(&msg, "%s", ND_RPC_CLOSED_TEXT);
+    }
+    if (err == ND_OK) {
+        stream_start_locked(stream);
     } else {
-        stream->ended = stream->refused = true;
-        nd_rpc_channel_post(channel, stream_refused, stream);
+        stream->ended = true;
+        stream->refusal_err = err;
+        stream->refusal = nd_xstrdup(msg.text);
     }
     nd_mutex_unlock(&stream->lock);
+    if (err != ND_OK) { /* not before: its end releases the lock */
+        nd_rpc_channel_post(channel, stream_refused, stream);
+    }
     return stream;
+}
+
+struct nd_rpc_stream *nd_rpc_stream_open(struct nd_rpc_channel *channel, const char *path,
+                                         uint32_t deadline_ms, bool wait_for_ready,
+                                         bool manual_read,
+                                         const struct nd_rpc_stream_events *events, void *data)
+{
+    struct nd_rpc_call_options options = {
+        .deadline_ms = deadline_ms, .wait_for_ready = wait_for_ready, .manual_read = manual_read};
+
+    return nd_rpc_stream_open_with(channel, path, &options, events, data);
 }

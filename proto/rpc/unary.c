@@ -11,7 +11,10 @@ struct unary {
     struct nd_rpc_tag tag;
     struct nd_rpc_channel *channel;
     struct nd_rpc_open open;
+    struct nd_rpc_head head;
     struct nd_rpc_outcome outcome;
+    char *refusal; /* it could not be made, and why; owned */
+    enum nd_err refusal_err;
     grpc_byte_buffer *request, *reply;
     const ProtobufCMessageDescriptor *reply_type;
     unary_done on_done;
@@ -21,6 +24,8 @@ struct unary {
 static void unary_free(struct unary *unary)
 {
     grpc_byte_buffer_destroy(unary->request);
+    nd_free(unary->refusal);
+    nd_rpc_metadata_release(&unary->head.own);
     nd_rpc_outcome_release(&unary->outcome);
     nd_free(unary);
 }
@@ -31,10 +36,9 @@ static void on_reply(struct nd_rpc_tag *tag, bool ok)
     struct nd_rpc_channel *channel = unary->channel;
     struct nd_rpc_bytes bytes = {.open = false};
     const void *reply = NULL;
-    char *text = NULL;
 
     (void)ok; /* the status tells */
-    struct nd_rpc_status status = nd_rpc_outcome_status(&unary->outcome, &text);
+    struct nd_rpc_status status = nd_rpc_outcome_status(&unary->outcome);
     if (unary->reply != NULL) {
         struct nd_slice message = nd_rpc_bytes_open(&bytes, unary->reply);
         if (status.code == GRPC_STATUS_OK) {
@@ -48,7 +52,6 @@ static void on_reply(struct nd_rpc_tag *tag, bool ok)
     unary->on_done(unary->data, &status, reply);
     nd_rpc_bytes_close(&bytes);
     nd_arena_reset(&channel->arena);
-    gpr_free(text);
     nd_rpc_channel_close(channel, &unary->open);
     unary_free(unary);
 }
@@ -57,18 +60,18 @@ static void on_reply(struct nd_rpc_tag *tag, bool ok)
 static void unary_refused(void *data)
 {
     struct unary *unary = data;
-    struct nd_rpc_status status = {GRPC_STATUS_CANCELLED, "the channel is closed", "", 0};
+    struct nd_rpc_status status = {nd_err_grpc_status(unary->refusal_err), unary->refusal, "", 0};
 
     unary->on_done(unary->data, &status, NULL);
     unary_free(unary);
 }
 
-static void unary_start(struct unary *unary, bool wait_for_ready)
+static void unary_start(struct unary *unary)
 {
     grpc_op ops[6];
 
     memset(ops, 0, sizeof ops);
-    nd_rpc_channel_metadata_op(unary->channel, wait_for_ready, &ops[0]);
+    nd_rpc_head_op(&unary->head, &ops[0]);
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = unary->request;
     ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
@@ -80,12 +83,14 @@ static void unary_start(struct unary *unary, bool wait_for_ready)
     nd_rpc_batch(unary->open.core, ops, ND_ARRAY_SIZE(ops), &unary->tag);
 }
 
-void nd_rpc_call_unary(struct nd_rpc_channel *channel, const char *path,
-                       const ProtobufCMessage *request,
-                       const ProtobufCMessageDescriptor *reply_type, uint32_t deadline_ms,
-                       bool wait_for_ready, unary_done on_done, void *data)
+void nd_rpc_call_unary_with(struct nd_rpc_channel *channel, const char *path,
+                            const ProtobufCMessage *request,
+                            const ProtobufCMessageDescriptor *reply_type,
+                            const struct nd_rpc_call_options *options, unary_done on_done,
+                            void *data)
 {
     struct unary *unary = nd_xcalloc(1, sizeof *unary);
+    struct nd_errmsg msg = {.text = ""};
 
     unary->tag.run = on_reply;
     unary->channel = channel;
@@ -94,9 +99,27 @@ void nd_rpc_call_unary(struct nd_rpc_channel *channel, const char *path,
     unary->data = data;
     unary->request = nd_rpc_buffer_pack(request);
     nd_rpc_outcome_init(&unary->outcome);
-    if (nd_rpc_channel_open(channel, &unary->open, path, deadline_ms)) {
-        unary_start(unary, wait_for_ready);
+    unary->refusal_err = nd_rpc_head_init(&unary->head, channel, options, &msg);
+    if (unary->refusal_err == ND_OK &&
+        !nd_rpc_channel_open(channel, &unary->open, path, options->deadline_ms)) {
+        unary->refusal_err = ND_ERR_CANCELLED;
+        nd_errmsg_set(&msg, "%s", ND_RPC_CLOSED_TEXT);
+    }
+    if (unary->refusal_err == ND_OK) {
+        unary_start(unary);
     } else {
+        unary->refusal = nd_xstrdup(msg.text);
         nd_rpc_channel_post(channel, unary_refused, unary);
     }
+}
+
+void nd_rpc_call_unary(struct nd_rpc_channel *channel, const char *path,
+                       const ProtobufCMessage *request,
+                       const ProtobufCMessageDescriptor *reply_type, uint32_t deadline_ms,
+                       bool wait_for_ready, unary_done on_done, void *data)
+{
+    struct nd_rpc_call_options options = {.deadline_ms = deadline_ms,
+                                          .wait_for_ready = wait_for_ready};
+
+    nd_rpc_call_unary_with(channel, path, request, reply_type, &options, on_done, data);
 }

@@ -51,6 +51,34 @@ void nd_rpc_worker_release(struct nd_rpc_worker *worker)
     nd_mutex_release(&worker->lock);
 }
 
+static void outbox_add_locked(struct nd_rpc_worker *worker, struct nd_rpc_call *call)
+    ND_REQUIRES(worker->lock)
+{
+    call->outbox_next = NULL;
+    if (worker->outbox == NULL) {
+        worker->outbox = call;
+    } else {
+        worker->outbox_last->outbox_next = call;
+    }
+    worker->outbox_last = call;
+}
+
+void nd_rpc_worker_hand(struct nd_rpc_call *call, bool add)
+{
+    struct nd_rpc_worker *worker = call->worker;
+
+    nd_mutex_lock(&worker->lock);
+    bool wake = !worker->awake && !worker->wake_posted;
+    if (add) {
+        outbox_add_locked(worker, call);
+    }
+    worker->wake_posted = worker->wake_posted || wake;
+    nd_mutex_unlock(&worker->lock);
+    if (wake) {
+        nd_rpc_batch(worker->bell, NULL, 0, &worker->woken);
+    }
+}
+
 bool nd_rpc_worker_defer(struct nd_rpc_call *call, bool add)
 {
     struct nd_rpc_worker *worker = call->worker;
@@ -64,13 +92,7 @@ bool nd_rpc_worker_defer(struct nd_rpc_call *call, bool add)
     bool defer = worker->awake || (many && call->awaited);
     bool wake = defer && !worker->awake && !worker->wake_posted;
     if (defer && add) {
-        call->outbox_next = NULL;
-        if (worker->outbox == NULL) {
-            worker->outbox = call;
-        } else {
-            worker->outbox_last->outbox_next = call;
-        }
-        worker->outbox_last = call;
+        outbox_add_locked(worker, call);
     }
     worker->wake_posted = worker->wake_posted || wake;
     nd_mutex_unlock(&worker->lock);

@@ -73,6 +73,9 @@ static void note_call(struct nd_rpc_call *call)
     struct nd_slice value = nd_rpc_call_metadata(call, "x-test");
 
     nd_mutex_lock(&fixture->lock);
+    fixture->identity = nd_rpc_call_identity(call);
+    fixture->elsewhere_started =
+        fixture->elsewhere_started || !pthread_equal(pthread_self(), fixture->asked);
     nd_rpc_call_peer(call, fixture->peer, sizeof fixture->peer);
     fixture->deadline_left_ms = nd_rpc_call_deadline_left_ms(call);
     snprintf(fixture->metadata, sizeof fixture->metadata, "%.*s", (int)value.size,
@@ -110,6 +113,8 @@ static void unary_start(struct nd_rpc_call *call, struct nd_slice request)
     }
     if (strcmp(message->name, "fail") == 0) {
         nd_rpc_call_fail(call, ND_ERR_TOPIC_NOT_FOUND, "no such topic: fail");
+    } else if (strcmp(message->name, "limited") == 0) {
+        nd_rpc_call_fail_retry(call, ND_ERR_LIMITED, "slower", 1500);
     } else if (strcmp(message->name, "later") == 0) {
         pthread_t thread;
         nd_rpc_call_ref(call);
@@ -339,12 +344,58 @@ static const struct nd_rpc_method manual = {.path = ECHO_MANUAL,
                                             .on_done = on_done,
                                             .manual_read = true};
 
+struct identity {
+    struct fixture *fixture;
+};
+
+static void identity_release(void *data)
+{
+    struct identity *identity = data;
+    struct fixture *fixture = identity->fixture;
+
+    nd_mutex_lock(&fixture->lock);
+    fixture->done_before_those = fixture->done;
+    nd_mutex_unlock(&fixture->lock);
+    nd_free(identity);
+    bump(fixture, &fixture->identities);
+}
+
+void fixture_admit(struct fixture *fixture, unsigned index, enum nd_err err, const char *text)
+{
+    struct identity *identity = nd_xcalloc(1, sizeof *identity);
+
+    identity->fixture = fixture;
+    nd_mutex_lock(&fixture->lock);
+    struct nd_rpc_call *call = fixture->held[index];
+    nd_mutex_unlock(&fixture->lock);
+    nd_rpc_call_set_identity(call, identity, identity_release);
+    nd_rpc_call_admit(call, err, text);
+}
+
+static enum nd_rpc_admission hold(struct nd_rpc_call *call, struct fixture *fixture)
+{
+    nd_mutex_lock(&fixture->lock);
+    assert_true(fixture->held_count < FIXTURE_HELD_MAX);
+    unsigned index = fixture->held_count;
+    fixture->held[index] = call;
+    fixture->asked = pthread_self();
+    nd_mutex_unlock(&fixture->lock);
+    bump(fixture, &fixture->held_count);
+    if (fixture->at_once) {
+        fixture_admit(fixture, index, ND_OK, NULL);
+    }
+    return ND_RPC_LATER;
+}
+
 static enum nd_rpc_admission authenticate(struct nd_rpc_call *call, void *user,
                                           enum nd_err *err_out, struct nd_errmsg *msg)
 {
     struct fixture *fixture = user;
     struct nd_slice value = nd_rpc_call_metadata(call, "authorization");
 
+    if (fixture->later) {
+        return hold(call, fixture);
+    }
     if (!fixture->authenticate || nd_slice_equal(value, nd_slice_str("secret"))) {
         return ND_RPC_ADMIT;
     }
@@ -464,6 +515,8 @@ static void outcome_done(void *data, const struct nd_rpc_status *status, const v
     nd_mutex_lock(&fixture->lock);
     outcome->code = status->code;
     snprintf(outcome->text, sizeof outcome->text, "%s", status->text);
+    snprintf(outcome->reason, sizeof outcome->reason, "%s", status->reason);
+    outcome->retry_after_ms = status->retry_after_ms;
     if (message != NULL) {
         snprintf(outcome->name, sizeof outcome->name, "%s", message->name);
         outcome->value_size = message->value.len;
@@ -489,6 +542,17 @@ void outcome_start(struct outcome *outcome, struct nd_rpc_channel *channel, cons
     message_fill(&request, name, value_size);
     nd_rpc_call_unary(channel, path, &request.base, &narad__v1__header__descriptor, deadline_ms,
                       true, outcome_done, outcome);
+    nd_free(request.value.data);
+}
+
+void outcome_start_with(struct outcome *outcome, struct nd_rpc_channel *channel, const char *path,
+                        const char *name, const struct nd_rpc_call_options *options)
+{
+    header request;
+
+    message_fill(&request, name, 0);
+    nd_rpc_call_unary_with(channel, path, &request.base, &narad__v1__header__descriptor, options,
+                           outcome_done, outcome);
     nd_free(request.value.data);
 }
 
@@ -547,11 +611,12 @@ static void watcher_done(void *data, struct nd_rpc_stream *stream,
     (void)stream;
     watcher->code = status->code;
     snprintf(watcher->text, sizeof watcher->text, "%s", status->text);
+    snprintf(watcher->reason, sizeof watcher->reason, "%s", status->reason);
     bump(watcher->fixture, &watcher->done);
 }
 
-void watcher_open(struct watcher *watcher, struct fixture *fixture, const char *path,
-                  uint32_t deadline_ms, bool manual_read)
+void watcher_open_with(struct watcher *watcher, struct fixture *fixture, const char *path,
+                       const struct nd_rpc_call_options *options)
 {
     static const struct nd_rpc_stream_events events = {watcher_message, watcher_drained,
                                                        watcher_done};
@@ -560,8 +625,16 @@ void watcher_open(struct watcher *watcher, struct fixture *fixture, const char *
     watcher->fixture = fixture;
     watcher->code = -1;
     watcher->in_order = true;
-    watcher->stream = nd_rpc_stream_open(fixture->channel, path, deadline_ms, true, manual_read,
-                                         &events, watcher);
+    watcher->stream = nd_rpc_stream_open_with(fixture->channel, path, options, &events, watcher);
+}
+
+void watcher_open(struct watcher *watcher, struct fixture *fixture, const char *path,
+                  uint32_t deadline_ms, bool manual_read)
+{
+    struct nd_rpc_call_options options = {
+        .deadline_ms = deadline_ms, .wait_for_ready = true, .manual_read = manual_read};
+
+    watcher_open_with(watcher, fixture, path, &options);
 }
 
 size_t watcher_send(struct watcher *watcher, const char *name, size_t value_size)

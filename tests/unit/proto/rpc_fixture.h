@@ -17,7 +17,11 @@
 #define ECHO_BIDI   "/test.Echo/Bidi"  /* echoes until half close */
 #define ECHO_MANUAL "/test.Echo/Manual" /* the same, one message for each fixture_allow_read() */
 
-enum { FIXTURE_MESSAGE_MAX = 1 << 20, FIXTURE_SERVER_MESSAGE_MAX = 2 << 20 };
+enum {
+    FIXTURE_MESSAGE_MAX = 1 << 20,
+    FIXTURE_SERVER_MESSAGE_MAX = 2 << 20,
+    FIXTURE_HELD_MAX = 1024
+};
 
 struct fixture {
     struct nd_rpc_server *server;
@@ -26,6 +30,8 @@ struct fixture {
     char address[64];
     char target[64];
     bool authenticate; /* ask for "authorization: secret" */
+    bool later;        /* every call is held; see fixture_admit() */
+    bool at_once;      /* with `later`: admitted before authenticate returns */
     uint32_t calls_max;
     uint32_t threads;      /* of the server; 0: 1 */
     uint32_t keepalive_ms; /* of the server; 0: 20 s */
@@ -46,6 +52,13 @@ struct fixture {
     char peer[64];
     uint64_t deadline_left_ms;
     char metadata[64]; /* value of "x-test" */
+    struct nd_rpc_call *held[FIXTURE_HELD_MAX];
+    unsigned held_count;        /* of all that ever were held */
+    unsigned identities;        /* released */
+    unsigned done_before_those; /* on_done seen when the last identity was released */
+    const void *identity;       /* of the last call that started */
+    bool elsewhere_started;     /* a handler began on another thread than authenticate */
+    pthread_t asked;            /* the thread of the last authenticate */
 };
 
 /* On a loopback address of this process alone: nobody takes the port while the server is stopped.
@@ -58,6 +71,8 @@ void fixture_server_start(struct fixture *fixture); /* again after a stop */
 void fixture_server_stop(struct fixture *fixture, uint32_t grace_ms);
 struct nd_rpc_channel *fixture_channel_new(struct fixture *fixture,
                                            const struct nd_rpc_metadata *metadata, size_t count);
+/* Decide about the held call of that number, with an identity of its own. */
+void fixture_admit(struct fixture *fixture, unsigned index, enum nd_err err, const char *text);
 /* Wait until a counter of the fixture is at least `at_least`; fails the test after 2 minutes. */
 void fixture_wait(struct fixture *fixture, const unsigned *counter, unsigned at_least);
 unsigned fixture_count(struct fixture *fixture, const unsigned *counter);
@@ -68,12 +83,17 @@ struct outcome {
     bool done;
     int code;
     char text[200];
+    char reason[40];
+    uint32_t retry_after_ms;
     char name[64];
     size_t value_size;
 };
 void outcome_init(struct outcome *outcome, struct fixture *fixture);
 void outcome_start(struct outcome *outcome, struct nd_rpc_channel *channel, const char *path,
                    const char *name, size_t value_size, uint32_t deadline_ms);
+/* The same with options; their deadline as it is. */
+void outcome_start_with(struct outcome *outcome, struct nd_rpc_channel *channel, const char *path,
+                        const char *name, const struct nd_rpc_call_options *options);
 void outcome_wait(struct outcome *outcome);
 void echo_call(struct fixture *fixture, const char *path, const char *name, size_t value_size,
                struct outcome *outcome);
@@ -85,11 +105,14 @@ struct watcher {
     unsigned messages, drained, done;
     int code;
     char text[200];
+    char reason[40];
     char last[64];
     bool in_order; /* names are "0", "1", … */
 };
 void watcher_open(struct watcher *watcher, struct fixture *fixture, const char *path,
                   uint32_t deadline_ms, bool manual_read);
+void watcher_open_with(struct watcher *watcher, struct fixture *fixture, const char *path,
+                       const struct nd_rpc_call_options *options);
 size_t watcher_send(struct watcher *watcher, const char *name, size_t value_size);
 void watcher_wait(struct watcher *watcher, const unsigned *counter, unsigned at_least);
 
