@@ -21,7 +21,7 @@ product=(
     tzdata                                                   # the text that `make run` sends
 )
 test=(
-    libcmocka-dev git
+    libcmocka-dev git openssl
     clang libclang-rt-14-dev clang-format-14 clang-tidy-14
     python3 python3-grpcio python3-grpc-tools                # a stock client
 )
