@@ -23,6 +23,8 @@ enum nd_http_body {
 
 struct nd_gateway *nd_http_gateway(const struct nd_http_request *request);
 /* Borrowed until the answer, all of them. */
+struct nd_slice nd_http_method(const struct nd_http_request *request);
+struct nd_slice nd_http_path(const struct nd_http_request *request); /* as sent, up to the '?' */
 struct nd_slice nd_http_path_value(const struct nd_http_request *request,
                                    size_t index); /* of the i-th {…}, percent-decoded */
 struct nd_slice nd_http_query(const struct nd_http_request *request); /* as sent; no '?' */
@@ -55,6 +57,9 @@ void nd_http_answer(struct nd_http_request *request, int status, const char *typ
                     struct nd_buf *body);
 /* {"error":"text"} + LF. Bytes that are not UTF-8 become U+FFFD. */
 void nd_http_answer_error(struct nd_http_request *request, int status, const char *text);
+/* Plain text, as the router says it: 404 "404 page not found" or, with `allow` not "", 405 "Method
+ * Not Allowed" and Allow. */
+void nd_http_answer_none(struct nd_http_request *request, const char *allow);
 /* The connection ends after the answer. Before it. */
 void nd_http_close_after(struct nd_http_request *request);
 
@@ -64,8 +69,12 @@ typedef void nd_http_handler(struct nd_http_request *request);
 struct nd_route {
     const char *method;  /* "GET"; HEAD comes with it */
     const char *pattern; /* "/v1/topics/{topic}" */
-    uint32_t body_max;   /* bytes; 0: a body is read and dropped, of any size up to 1 MiB more */
+    uint32_t body_max;   /* bytes; 0: a body is read and dropped; after more than 1 MiB of it the
+                            connection ends with the answer */
     nd_http_handler *handle;
+    bool head_refused; /* a GET route that HEAD must not reach */
+    /* The body does not matter to a request with this query: as with body_max 0. NULL: never. */
+    bool (*body_dropped)(struct nd_slice query);
 };
 
 #endif

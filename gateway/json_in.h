@@ -1,4 +1,4 @@
-/* Strict JSON request bodies (rest-api.md 1.5): exactly one object, known members only, names in
+/* Strict JSON request bodies (docs/HTTP_API.md): exactly one object, known members only, names in
  * any letter case, the last of a name wins, null counts as absent. Values are spans of the body.
  * Pure.
  *
@@ -11,6 +11,8 @@
 #include "storage/base/arena.h"
 #include "storage/base/err.h"
 #include "storage/base/slice.h"
+
+#include "gateway/json_scan.h"
 
 enum nd_json_type {
     ND_JSON_STRING, /* text: decoded, in the arena, NUL-terminated behind its size */
@@ -27,9 +29,7 @@ struct nd_json_member {
     int64_t number;
 };
 
-enum { ND_JSON_DEPTH_MAX = 10000 };
-
-/* INVALID_ARGUMENT with the texts of rest-api.md 1.5, "invalid json: " in front. */
+/* INVALID_ARGUMENT with the texts of docs/HTTP_API.md, "invalid json: " in front. */
 ND_CHECKED enum nd_err nd_json_read(struct nd_slice body, struct nd_json_member *members,
                                     size_t count, struct nd_arena *arena, struct nd_errmsg *msg);
 /* Walk the elements of an array that nd_json_read found: false after the last. `at_io` starts at 0.

@@ -1,5 +1,5 @@
-/* Query strings as rest-api.md 1.6 wants them: three parsers that differ in what they forgive.
- * Pure. */
+/* Query strings: three parsers that differ in what they forgive (docs/HTTP_API.md). Pure. What they
+ * decode may hold any byte, NUL too: take sizes, not C strings. */
 #ifndef ND_QUERY_H
 #define ND_QUERY_H
 
@@ -8,7 +8,8 @@
 #include "storage/base/slice.h"
 
 /* Percent and plus decoding into the arena. False: a bad escape; `bad_out` then points at its (up
- * to) three bytes. `plus`: a '+' is a space. */
+ * to) three bytes, or is NULL: the arena is full. `plus`: a '+' is a space. Text without
+ * anything to decode is not copied. */
 ND_CHECKED bool nd_percent_decode(struct nd_slice text, bool plus, struct nd_arena *arena,
                                   struct nd_slice *out, struct nd_slice *bad_out);
 
@@ -40,7 +41,8 @@ ND_CHECKED enum nd_err nd_query_ack(struct nd_slice query, struct nd_arena *aren
  * out of range") with `function` as the name. */
 ND_CHECKED enum nd_err nd_parse_int(struct nd_slice text, const char *function, int64_t *out,
                                     struct nd_errmsg *msg);
-/* "1h30m", ".5s", "0": nanoseconds. The texts of rest-api.md 1.6. */
+/* "1h30m", ".5s", "0": nanoseconds.
+ * INVALID_ARGUMENT with the texts of docs/HTTP_API.md. */
 ND_CHECKED enum nd_err nd_parse_duration(struct nd_slice text, int64_t *ns_out,
                                          struct nd_errmsg *msg);
 

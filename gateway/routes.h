@@ -1,4 +1,4 @@
-/* The one table of routes. */
+/* The one table of routes (routes_table.c), and what a path matches in it. */
 #ifndef ND_ROUTES_H
 #define ND_ROUTES_H
 
@@ -16,11 +16,16 @@ struct nd_route_match {
     char allow[64]; /* the path is known and the method is not its: "GET, HEAD, POST"; else "" */
 };
 
-/* Pure. `path`: as sent, up to the '?'. */
+/* Pure. `path`: as sent, up to the '?'. A `{…}` takes one segment that is not empty; "." and ".."
+ * are never a segment. Literal segments are compared as sent. HEAD goes to the GET route, unless
+ * that refuses it. */
 void nd_routes_match(struct nd_slice method, struct nd_slice path, struct nd_route_match *out);
 
-/* What a request without a route gets once its credentials are known to be good: 404 or, with
- * `allow`, 405, as plain text. In handle_health.c's neighbour handle_none.c. */
+/* Paths that need no credentials, whatever the method: /healthz, /readyz, /metrics. */
+bool nd_routes_open(struct nd_slice path);
+
+/* What a request without a route gets once its credentials are known to be good:
+ * nd_http_answer_none with `allow`. For nd_routes_open() paths the server answers by itself. */
 void nd_handle_none(struct nd_http_request *request, const char *allow);
 
 extern nd_http_handler nd_handle_create_topic, nd_handle_list_topics, nd_handle_get_topic;
