@@ -323,11 +323,33 @@ static enum nd_err listen_socket(struct nd_node *n, struct nd_errmsg *msg)
     return err;
 }
 
+/* Empty texts when there is no TLS. */
+static struct nd_rpc_tls_files grpc_tls(const struct nd_node *n)
+{
+    return (struct nd_rpc_tls_files){n->settings->grpc_tls_cert_file,
+                                     n->settings->grpc_tls_key_file,
+                                     n->settings->grpc_tls_client_ca_file};
+}
+
+/* Before data is touched. */
+static enum nd_err check_tls(const struct nd_node *n, struct nd_errmsg *msg)
+{
+    const struct nd_rpc_tls_files grpc = grpc_tls(n);
+    enum nd_err err = nd_rpc_tls_files_check(&grpc, msg);
+    if (err != ND_OK) {
+        nd_errmsg_wrap(msg, "grpc.addr");
+    }
+    return err;
+}
+
 static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
 {
     const char *address = n->settings->grpc_addr;
     const char *colon = strrchr(address, ':');
-    enum nd_err err = nd_rpc_server_listen(n->rpc, address, &n->port, msg);
+    const struct nd_rpc_tls_files tls = grpc_tls(n);
+    enum nd_err err = tls.cert_file[0] != '\0'
+                          ? nd_rpc_server_listen_tls(n->rpc, address, &tls, &n->port, msg)
+                          : nd_rpc_server_listen(n->rpc, address, &n->port, msg);
     if (err != ND_OK) {
         nd_errmsg_wrap(msg, "grpc.addr");
         return err;
@@ -383,6 +405,9 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
 {
     enum nd_err err = nd_wall_clock_check(n->env, msg);
     if (err == ND_OK) {
+        err = check_tls(n, msg);
+    }
+    if (err == ND_OK) {
         err = nd_layout_open(&n->layout, n->env, n->settings->storage_data_dir, msg);
         n->locked = err == ND_OK;
     }
@@ -425,8 +450,9 @@ enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *op
         nd_node_stop(n);
         return err;
     }
-    nd_log(options->log, ND_LOG_INFO, "serve", "grpc listening", "addr=%s:%d socket=%s node_id=%s",
-           n->host[0] == '\0' ? "0.0.0.0" : n->host, n->port,
+    nd_log(options->log, ND_LOG_INFO, "serve", "grpc listening",
+           "addr=%s:%d tls=%s socket=%s node_id=%s", n->host[0] == '\0' ? "0.0.0.0" : n->host,
+           n->port, n->settings->grpc_tls_cert_file[0] != '\0' ? "on" : "off",
            n->socket[0] == '\0' ? "none" : n->socket, n->settings->cluster_node_id);
     nd_metastore_when_caught_up(n->metastore, options->inbox, options->caught_up);
     *out = n;
@@ -435,12 +461,18 @@ enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *op
 
 /* --- ready --- */
 
+void nd_node_address(const struct nd_node *node, char *out, size_t out_size)
+{
+    const char *host = node->host;
+    bool any = host[0] == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "[::]") == 0;
+
+    snprintf(out, out_size, "%s:%d", any ? "127.0.0.1" : host, node->port);
+}
+
 static enum nd_err write_ready_file(struct nd_node *n, struct nd_errmsg *msg)
 {
-    bool any =
-        n->host[0] == '\0' || strcmp(n->host, "0.0.0.0") == 0 || strcmp(n->host, "[::]") == 0;
     char address[300];
-    snprintf(address, sizeof address, "%s:%d", any ? "127.0.0.1" : n->host, n->port);
+    nd_node_address(n, address, sizeof address);
     json_t *json =
         json_pack("{s:s, s:s, s:i, s:s, s:s}", "grpc_addr", address, "grpc_socket", n->socket,
                   "pid", (int)getpid(), "node_id", nd_metastore_node_id(n->metastore), "data_dir",
@@ -471,6 +503,26 @@ enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg)
            nd_metastore_node_id(node->metastore),
            (unsigned long long)nd_metastore_topic_count(node->metastore));
     return node->options.launch->ready_file == NULL ? ND_OK : write_ready_file(node, msg);
+}
+
+/* --- reload --- */
+
+static void reload_told(struct nd_node *node, const char *listener, enum nd_err err,
+                        const struct nd_errmsg *msg)
+{
+    if (err != ND_OK) {
+        nd_log(node->options.log, ND_LOG_ERROR, "serve", "reload failed, the old certificate stays",
+               "listener=%s err=%s", listener, msg->text);
+    }
+}
+
+void nd_node_reload(struct nd_node *node)
+{
+    struct nd_errmsg msg = {""};
+
+    nd_log(node->options.log, ND_LOG_INFO, "serve", "reload", "signal=SIGHUP");
+    reload_told(node, "grpc", nd_rpc_server_reload_tls(node->rpc, &msg), &msg);
+    /* The next listener with certificates joins here. */
 }
 
 /* --- stop, in this order; also of what a failed boot left --- */

@@ -23,6 +23,11 @@ ND_CHECKED enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_
                                      struct nd_errmsg *msg);
 /* The metadata has caught up: own, be healthy, tell the ready file. @thread main */
 ND_CHECKED enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg);
+/* SIGHUP: read the certificates of the listeners again. What fails stays as it was; both are told in
+ * the log. @thread main */
+void nd_node_reload(struct nd_node *node);
+/* Where clients on this machine connect: "127.0.0.1:7941". @thread main */
+void nd_node_address(const struct nd_node *node, char *out, size_t out_size);
 /* The stop sequence, to the end; frees. @thread main */
 void nd_node_stop(struct nd_node *node);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
@@ -19,11 +20,12 @@ struct serve {
     struct nd_launch launch;
     struct nd_log *log;
     struct nd_inbox inbox;
-    struct nd_msg caught_up, stop;
+    struct nd_msg caught_up, stop, reload;
     struct nd_thread signals;
     struct nd_node *node;
     bool stopping, failed;
-    _Atomic bool settled; /* the start is over, or a signal came before */
+    _Atomic bool settled;      /* the start is over, or a signal came before */
+    _Atomic bool reload_asked; /* `reload` is in the inbox */
 };
 
 /* --- signals: one thread takes them, so that no handler runs anywhere --- */
@@ -33,6 +35,7 @@ static void signal_set(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
     sigaddset(set, SIGUSR1); /* from ourselves: the thread ends */
 }
 
@@ -50,6 +53,21 @@ static void leave_the_start(struct serve *serve)
     }
 }
 
+/* A node for trying things ends with its terminal, unless it has a certificate to read again. */
+static bool is_reload(const struct serve *serve, int number)
+{
+    return number == SIGHUP &&
+           (!serve->launch.dev || serve->launch.settings.grpc_tls_cert_file[0] != '\0');
+}
+
+static void ask_reload(struct serve *serve)
+{
+    /* acq_rel: the message is pushed again only after its last run began */
+    if (!atomic_exchange_explicit(&serve->reload_asked, true, memory_order_acq_rel)) {
+        nd_inbox_push(&serve->inbox, &serve->reload);
+    }
+}
+
 static void signals_run(void *arg)
 {
     struct serve *serve = arg;
@@ -60,6 +78,10 @@ static void signals_run(void *arg)
         if (sigwait(&set, &number) != 0 || number == SIGUSR1) {
             return;
         }
+        if (is_reload(serve, number)) {
+            ask_reload(serve);
+            continue;
+        }
         if (asked) {
             static const char text[] = "narad: second signal, exiting at once\n";
             (void)!write(STDERR_FILENO, text, sizeof text - 1);
@@ -67,7 +89,9 @@ static void signals_run(void *arg)
         }
         asked = true;
         nd_log(serve->log, ND_LOG_INFO, "serve", "stopping", "signal=%s",
-               number == SIGTERM ? "SIGTERM" : "SIGINT");
+               number == SIGTERM  ? "SIGTERM"
+               : number == SIGINT ? "SIGINT"
+                                  : "SIGHUP");
         leave_the_start(serve);
         nd_inbox_push(&serve->inbox, &serve->stop);
     }
@@ -82,6 +106,16 @@ static void signals_block(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* The log has said it; standard error says it to people, unless they see the log there. */
+static void tell_people(const char *text)
+{
+    struct stat log, people;
+    if (fstat(STDOUT_FILENO, &log) != 0 || fstat(STDERR_FILENO, &people) != 0 ||
+        log.st_dev != people.st_dev || log.st_ino != people.st_ino) {
+        fprintf(stderr, "narad: %s\n", text);
+    }
+}
+
 /* --- messages to the main thread --- */
 
 static void on_stop(struct nd_msg *msg, void *owner)
@@ -89,6 +123,17 @@ static void on_stop(struct nd_msg *msg, void *owner)
     struct serve *serve = owner;
     (void)msg;
     serve->stopping = true;
+}
+
+static void on_reload(struct nd_msg *msg, void *owner)
+{
+    struct serve *serve = owner;
+    (void)msg;
+    /* acq_rel: see ask_reload; a signal from here on is another reload */
+    atomic_exchange_explicit(&serve->reload_asked, false, memory_order_acq_rel);
+    if (!serve->stopping && serve->node != NULL) {
+        nd_node_reload(serve->node);
+    }
 }
 
 static void on_caught_up(struct nd_msg *msg, void *owner)
@@ -102,7 +147,7 @@ static void on_caught_up(struct nd_msg *msg, void *owner)
     if (nd_node_ready(serve->node, &why) != ND_OK) {
         nd_log(serve->log, ND_LOG_ERROR, "serve", "cannot tell that it is ready", "err=%s",
                why.text);
-        fprintf(stderr, "narad: %s\n", why.text);
+        tell_people(why.text);
         serve->stopping = serve->failed = true;
     }
 }
@@ -147,14 +192,25 @@ static void raise_file_limit(struct nd_log *log)
     }
 }
 
+/* After the start, which knows the port. */
 static void banner(const struct serve *serve)
 {
+    const struct nd_settings *settings = &serve->launch.settings;
+    char address[300];
+    nd_node_address(serve->node, address, sizeof address);
     printf("narad %s, for development: loopback only, no passwords\n"
-           "  data %s%s\n"
-           "  try  narad topics create demo && echo hello | narad produce demo && narad consume "
-           "demo\n",
-           nd_version_long(), serve->launch.settings.storage_data_dir,
+           "  data %s%s\n",
+           nd_version_long(), settings->storage_data_dir,
            serve->launch.temporary_data ? " (temporary: removed at the end)" : "");
+    if (settings->grpc_tls_cert_file[0] != '\0') {
+        printf("  TLS  clients need NARAD_CA_FILE, the authority of %s\n",
+               settings->grpc_tls_cert_file);
+    }
+    if (strcmp(address, "127.0.0.1:7941") != 0) {
+        printf("  at   export NARAD_SERVER=%s\n", address);
+    }
+    printf("  try  narad topics create demo && echo hello | narad produce demo && narad consume "
+           "demo\n");
     fflush(stdout);
 }
 
@@ -217,6 +273,7 @@ static enum nd_err start(struct serve *serve)
     struct nd_node_options options = {&serve->launch, serve->log, &serve->inbox, &serve->caught_up};
     serve->caught_up.run = on_caught_up;
     serve->stop.run = on_stop;
+    serve->reload.run = on_reload;
     if (!nd_thread_start(&serve->signals, "signals", signals_run, serve)) {
         fprintf(stderr, "narad: no thread for signals: %m\n");
         return ND_ERR_NO_MEMORY;
@@ -229,7 +286,7 @@ static enum nd_err start(struct serve *serve)
     }
     if (err != ND_OK) {
         nd_log(serve->log, ND_LOG_ERROR, "serve", "cannot start", "err=%s", msg.text);
-        fprintf(stderr, "narad: %s\n", msg.text);
+        tell_people(msg.text);
     }
     return err;
 }
@@ -250,10 +307,10 @@ int nd_serve_main(int argc, const char *const *argv)
     nd_inbox_init(&serve.inbox);
     serve.failed = serve.launch.temporary_data && !temporary_directory(&serve.launch.settings);
     if (!serve.failed) {
-        if (serve.launch.dev) {
+        serve.failed = start(&serve) != ND_OK;
+        if (serve.launch.dev && !serve.failed) {
             banner(&serve);
         }
-        serve.failed = start(&serve) != ND_OK;
         while (!serve.failed && !serve.stopping) {
             nd_inbox_wait(&serve.inbox, UINT64_MAX);
             nd_inbox_run(&serve.inbox, &serve);

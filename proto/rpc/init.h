@@ -14,5 +14,7 @@
 void nd_rpc_init(struct nd_log *log);
 /* The last one waits for the core's threads. `log` as given to nd_rpc_init; unused afterwards. */
 void nd_rpc_shutdown(struct nd_log *log);
+/* What the core says on this thread is dropped, because the caller tells it in better words. */
+void nd_rpc_hush(bool hush);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "proto/rpc/init.h"
 #include "proto/rpc/server_impl.h"
 #include "proto/rpc/tls.h"
 
@@ -90,7 +91,9 @@ static enum nd_err listen_with(struct nd_rpc_server *server, const char *address
         nd_errmsg_set(msg, "cannot listen on %s: the port is missing", address);
         return ND_ERR_INVALID_ARGUMENT;
     }
+    nd_rpc_hush(true);
     int port = grpc_server_add_http2_port(server->core, full, credentials);
+    nd_rpc_hush(false);
     if (port == 0) {
         nd_errmsg_set(msg, "cannot listen on %s: %s", address,
                       socket_file ? unix_reason(address + 5) : tcp_reason(full));

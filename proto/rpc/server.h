@@ -105,6 +105,9 @@ ND_CHECKED enum nd_err nd_rpc_server_listen(struct nd_rpc_server *server, const 
 ND_CHECKED enum nd_err nd_rpc_server_listen_tls(struct nd_rpc_server *server, const char *address,
                                                 const struct nd_rpc_tls_files *files, int *port_out,
                                                 struct nd_errmsg *msg);
+/* Would nd_rpc_server_listen_tls take the files? For a start that shall fail early. */
+ND_CHECKED enum nd_err nd_rpc_tls_files_check(const struct nd_rpc_tls_files *files,
+                                              struct nd_errmsg *msg);
 /* Read the files of every TLS listener again; handshakes from here on use what they say,
  * connections that stand stay. On an error everything stays as it was. @thread main */
 ND_CHECKED enum nd_err nd_rpc_server_reload_tls(struct nd_rpc_server *server,

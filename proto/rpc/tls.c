@@ -173,6 +173,16 @@ static void expiry_count(const struct nd_rpc_server *server)
                   (double)first_s);
 }
 
+enum nd_err nd_rpc_tls_files_check(const struct nd_rpc_tls_files *files, struct nd_errmsg *msg)
+{
+    struct nd_rpc_pem pem = {.cert = NULL};
+    enum nd_err err =
+        nd_rpc_pem_read(&pem, files->cert_file, files->key_file, files->client_ca_file, msg);
+
+    nd_rpc_pem_release(&pem);
+    return err;
+}
+
 void nd_rpc_tls_adopt(struct nd_rpc_tls *tls)
 {
     nd_list_append(&tls->server->tls, &tls->link);

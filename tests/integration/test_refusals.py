@@ -52,8 +52,16 @@ class Refusals(unittest.TestCase):
         off = {"NARAD_SECURITY_ENABLED": "false"}
         self.expect(self.serve(NARAD_CLUSTER_PEERS="a@h:1,b@i:1,c@j:1", **off),
                     "cluster.peers (NARAD_CLUSTER_PEERS) is set, and this build cannot act on it")
-        self.expect(self.serve(NARAD_GRPC_TLS_CERT_FILE="c", NARAD_GRPC_TLS_KEY_FILE="k", **off),
-                    "grpc.tls_cert_file")
+        self.expect(self.serve(NARAD_HTTP_TLS_CERT_FILE="c", NARAD_HTTP_TLS_KEY_FILE="k", **off),
+                    "http.tls_cert_file")
+        self.assertFalse(os.path.exists(self.data))
+
+    def test_a_certificate_that_cannot_be_used_is_told_before_data_is_touched(self):
+        self.expect(self.serve(NARAD_GRPC_TLS_CERT_FILE="/nowhere/c", NARAD_GRPC_TLS_KEY_FILE="/nowhere/k",
+                               NARAD_SECURITY_ENABLED="false"),
+                    "grpc.addr: TLS certificate file /nowhere/c: No such file or directory")
+        self.expect(self.serve("--dev", NARAD_GRPC_TLS_CLIENT_CA_FILE="/nowhere/ca"),
+                    "grpc.tls_client_ca_file needs grpc.tls_cert_file")
         self.assertFalse(os.path.exists(self.data))
 
     def test_without_dev_and_security_it_runs(self):
