@@ -16,7 +16,8 @@ product=(
     libzstd-dev                                              # storage: compressed frames
     libraft-dev libuv1-dev                                   # cluster: Raft and its loop
     libjansson-dev                                           # server/config, clients/cli: JSON
-    libssl-dev                                               # TLS files of the listeners
+    libssl-dev                                               # TLS files of the listeners; HMAC
+    libcrypt-dev                                             # server/security: bcrypt
     libmicrohttpd-dev                                        # gateway
     tzdata                                                   # the text that `make run` sends
 )

@@ -1,0 +1,229 @@
+/* Everything happens on one thread; hash and proposal are answered elsewhere, into its inbox. */
+#include "server/security/root_seed.h"
+
+#include "storage/base/alloc.h"
+#include "storage/base/inbox.h"
+
+enum { RANDOM_SIZE = 24, RANDOM_TEXT_SIZE = RANDOM_SIZE / 3 * 4 };
+
+enum phase { WAITING, LOOKING, HASHING, PROPOSING, OVER };
+
+struct answer {
+    struct nd_msg msg;
+    enum nd_err err;
+};
+
+struct nd_root_seed {
+    struct nd_auth *auth;
+    struct nd_metastore *metastore;
+    const struct nd_env *env;
+    struct nd_log *log;
+    uint64_t retry_ns;
+    struct nd_inbox inbox;
+    struct nd_msg caught_up;
+    struct answer hashed, proposed;
+    struct nd_thread thread;
+    _Atomic bool stopping;
+    /* The thread's: */
+    enum phase phase;
+    uint64_t look_at_ns;
+    bool made_up; /* the password is ours, so somebody must be told */
+    struct nd_password password;
+    /* Of the hash's answer until it is in the inbox, then the thread's. */
+    char hash[ND_PASSWORD_HASH_SIZE_MAX + 1];
+};
+
+static void password_make_up(struct nd_root_seed *seed)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    uint8_t bytes[RANDOM_SIZE];
+
+    seed->made_up = true;
+    seed->env->random(seed->env->impl, bytes, sizeof bytes);
+    memset(&seed->password, 0, sizeof seed->password);
+    for (size_t i = 0; i < RANDOM_TEXT_SIZE; i++) {
+        const uint8_t *three = &bytes[i / 4 * 3];
+        uint32_t bits = (uint32_t)three[0] << 16 | (uint32_t)three[1] << 8 | three[2];
+        seed->password.text[i] = digits[bits >> (18 - 6 * (i % 4)) & 63];
+    }
+    explicit_bzero(bytes, sizeof bytes);
+}
+
+static bool any_user(struct nd_metastore *metastore)
+{
+    struct nd_user **users = NULL;
+    size_t count = nd_metastore_users(metastore, &users);
+
+    for (size_t i = 0; i < count; i++) {
+        nd_user_unref(users[i]);
+    }
+    nd_free(users);
+    return count > 0;
+}
+
+static void end(struct nd_root_seed *seed)
+{
+    nd_password_wipe(&seed->password);
+    seed->phase = OVER;
+}
+
+static void look_again(struct nd_root_seed *seed)
+{
+    seed->phase = LOOKING;
+    seed->look_at_ns = nd_env_posix()->mono_ns(nd_env_posix()->impl) + seed->retry_ns;
+}
+
+/* --- answers: the first half on a foreign thread, the second on ours --- */
+
+static void on_hash(void *arg, enum nd_err err, const char *text, const char *hash)
+{
+    struct nd_root_seed *seed = arg;
+
+    (void)text;
+    if (err == ND_OK) {
+        memcpy(seed->hash, hash, strlen(hash) + 1);
+    }
+    seed->hashed.err = err;
+    nd_inbox_push(&seed->inbox, &seed->hashed.msg);
+}
+
+static void on_user(void *arg, enum nd_err err, const char *text, const struct nd_user *user)
+{
+    struct nd_root_seed *seed = arg;
+
+    (void)text;
+    (void)user;
+    seed->proposed.err = err;
+    nd_inbox_push(&seed->inbox, &seed->proposed.msg);
+}
+
+static void caught_up_run(struct nd_msg *msg, void *owner)
+{
+    struct nd_root_seed *seed = owner;
+
+    (void)msg;
+    seed->phase = LOOKING;
+    seed->look_at_ns = 0;
+}
+
+static void hashed_run(struct nd_msg *msg, void *owner)
+{
+    struct nd_root_seed *seed = owner;
+
+    (void)msg;
+    if (seed->hashed.err != ND_OK) {
+        look_again(seed);
+        return;
+    }
+    seed->phase = PROPOSING;
+    nd_metastore_seed_root(seed->metastore, seed->hash, on_user, seed);
+}
+
+static void proposed_run(struct nd_msg *msg, void *owner)
+{
+    struct nd_root_seed *seed = owner;
+
+    (void)msg;
+    if (seed->proposed.err == ND_OK) {
+        if (seed->made_up) {
+            nd_log(seed->log, ND_LOG_WARN, "audit", "root account created",
+                   "username=admin password=%s note=\"shown this once; change it\"",
+                   seed->password.text);
+        } else {
+            nd_log(seed->log, ND_LOG_WARN, "audit", "root account created", "username=admin");
+        }
+        end(seed);
+    } else if (seed->proposed.err == ND_ERR_ALREADY_EXISTS) {
+        end(seed);
+    } else {
+        look_again(seed); /* UNKNOWN_OUTCOME too: whether there is a user tells */
+    }
+}
+
+/* --- the thread --- */
+
+static void look(struct nd_root_seed *seed)
+{
+    if (any_user(seed->metastore)) {
+        end(seed);
+    } else if (seed->hash[0] != '\0') {
+        seed->phase = PROPOSING;
+        nd_metastore_seed_root(seed->metastore, seed->hash, on_user, seed);
+    } else {
+        seed->phase = HASHING;
+        nd_auth_hash(seed->auth, nd_slice_str(seed->password.text), on_hash, seed);
+    }
+}
+
+static void thread_run(void *arg)
+{
+    struct nd_root_seed *seed = arg;
+    const struct nd_env *real = nd_env_posix(); /* what nd_inbox_wait() counts by */
+
+    nd_metastore_when_caught_up(seed->metastore, &seed->inbox, &seed->caught_up);
+    /* acquire: with the release of the stop, whose wake-up ends the wait */
+    while (!atomic_load_explicit(&seed->stopping, memory_order_acquire)) {
+        (void)nd_inbox_run(&seed->inbox, seed);
+        if (seed->phase == OVER) {
+            break;
+        }
+        if (seed->phase == LOOKING && real->mono_ns(real->impl) >= seed->look_at_ns) {
+            look(seed);
+        }
+        nd_inbox_wait(&seed->inbox, seed->phase == LOOKING ? seed->look_at_ns : UINT64_MAX);
+    }
+    nd_password_wipe(&seed->password);
+}
+
+struct nd_root_seed *nd_root_seed_start(struct nd_auth *auth, const struct nd_auth_options *options,
+                                        const char *password)
+{
+    struct nd_root_seed *seed = nd_xcalloc(1, sizeof *seed);
+
+    seed->auth = auth;
+    seed->metastore = options->metastore;
+    seed->env = options->env;
+    seed->log = options->log;
+    seed->retry_ns = (uint64_t)options->seed_retry_ms * 1000000;
+    seed->caught_up.run = caught_up_run;
+    seed->hashed.msg.run = hashed_run;
+    seed->proposed.msg.run = proposed_run;
+    nd_list_init(&seed->caught_up.link);
+    nd_list_init(&seed->hashed.msg.link);
+    nd_list_init(&seed->proposed.msg.link);
+    nd_inbox_init(&seed->inbox);
+    if (password == NULL || password[0] == '\0') {
+        password_make_up(seed);
+    } else {
+        ND_ASSERT(nd_password_copy(&seed->password, nd_slice_str(password)));
+    }
+    if (!nd_thread_start(&seed->thread, "root-seed", thread_run, seed)) {
+        nd_root_seed_free(seed);
+        return NULL;
+    }
+    return seed;
+}
+
+void nd_root_seed_stop(struct nd_root_seed *seed)
+{
+    /* release: see the thread's load */
+    atomic_store_explicit(&seed->stopping, true, memory_order_release);
+    nd_inbox_wake(&seed->inbox);
+    nd_thread_join(&seed->thread);
+}
+
+static void late_run(struct nd_msg *msg, void *owner)
+{
+    (void)msg;
+    (void)owner;
+}
+
+void nd_root_seed_free(struct nd_root_seed *seed)
+{
+    /* What came after the thread's end. */
+    seed->caught_up.run = seed->hashed.msg.run = seed->proposed.msg.run = late_run;
+    (void)nd_inbox_run(&seed->inbox, seed);
+    nd_inbox_release(&seed->inbox);
+    explicit_bzero(seed, sizeof *seed);
+    nd_free(seed);
+}
