@@ -34,6 +34,7 @@ static const struct nd_rpc_method *const methods[] = {
     &nd_rpc_consume_stream,
     &nd_rpc_subscribe,
     &nd_rpc_ack,
+    &nd_rpc_ack_stream,
     &nd_rpc_replay,
     &nd_rpc_create_topic,
     &nd_rpc_get_topic,
@@ -135,7 +136,7 @@ void nd_handlers_stop(struct nd_handlers *handlers, uint32_t wait_ms)
                "admin_calls=%zu",
                atomic_load_explicit(&handlers->admin.used, memory_order_relaxed));
     }
-    nd_streams_end(handlers, nd_err_grpc_status(ND_ERR_UNAVAILABLE), "the node is stopping");
+    nd_streams_end(handlers, ND_ERR_UNAVAILABLE, "the node is stopping");
 }
 
 enum nd_err nd_handlers_topic(struct nd_handlers *handlers, struct nd_slice name,

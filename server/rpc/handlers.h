@@ -93,7 +93,7 @@ uint32_t nd_deliveries_fit(const struct nd_delivery *deliveries, uint32_t count)
 
 extern const struct nd_rpc_method nd_rpc_produce, nd_rpc_produce_stream;
 extern const struct nd_rpc_method nd_rpc_consume, nd_rpc_consume_stream;
-extern const struct nd_rpc_method nd_rpc_subscribe, nd_rpc_ack, nd_rpc_replay;
+extern const struct nd_rpc_method nd_rpc_subscribe, nd_rpc_ack, nd_rpc_ack_stream, nd_rpc_replay;
 extern const struct nd_rpc_method nd_rpc_create_topic, nd_rpc_get_topic, nd_rpc_list_topics;
 extern const struct nd_rpc_method nd_rpc_alter_topic, nd_rpc_delete_topic, nd_rpc_metrics;
 extern const struct nd_rpc_method nd_rpc_version;

@@ -32,7 +32,7 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     uint32_t count;
     enum nd_err err = nd_wire_get_items(message, nd_rpc_call_arena(call), &items, &count);
     if (err != ND_OK) {
-        nd_stream_end(s, false, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+        nd_stream_end(s, false, ND_ERR_INVALID_ARGUMENT,
                       "the message is not a valid narad.v1.ProduceStreamRequest");
         return;
     }
@@ -66,7 +66,7 @@ static void on_open(struct nd_rpc_call *call)
 
 static void on_half_close(struct nd_rpc_call *call)
 {
-    nd_stream_end(nd_rpc_call_user(call), false, 0, NULL);
+    nd_stream_end(nd_rpc_call_user(call), false, ND_OK, NULL);
 }
 
 static void on_drained(struct nd_rpc_call *call)
@@ -76,7 +76,7 @@ static void on_drained(struct nd_rpc_call *call)
 
 static void on_cancel(struct nd_rpc_call *call)
 {
-    nd_stream_end(nd_rpc_call_user(call), true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+    nd_stream_end(nd_rpc_call_user(call), true, ND_ERR_CANCELLED, NULL);
 }
 
 static void on_done(struct nd_rpc_call *call)

@@ -135,7 +135,7 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
     if (err == ND_ERR_ALREADY_EXISTS) {
         nd_errmsg_set(&msg, "poll id %llu is already open on this stream",
                       (unsigned long long)r->id);
-        nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT), msg.text);
+        nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT, msg.text);
         return false;
     }
     if (err != ND_OK) {
@@ -171,7 +171,7 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     const Narad__V1__ConsumeStreamRequest *r =
         nd_rpc_call_decode(call, &narad__v1__consume_stream_request__descriptor, message);
     if (r == NULL) {
-        nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+        nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT,
                       "the message is not a valid narad.v1.ConsumeStreamRequest");
         return;
     }
@@ -209,7 +209,7 @@ static void on_open(struct nd_rpc_call *call)
 static void on_half_close(struct nd_rpc_call *call)
 {
     struct consume_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, false, 0, NULL);
+    nd_stream_end(&s->base, false, ND_OK, NULL);
 }
 
 static void on_drained(struct nd_rpc_call *call)
@@ -221,7 +221,7 @@ static void on_drained(struct nd_rpc_call *call)
 static void on_cancel(struct nd_rpc_call *call)
 {
     struct consume_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
 }
 
 static void on_done(struct nd_rpc_call *call)

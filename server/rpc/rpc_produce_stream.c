@@ -333,15 +333,14 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     switch (err) {
     case ND_OK: take_items(s, items, count); break;
     case ND_ERR_TOO_LARGE:
-        nd_stream_end(&s->base, false, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+        nd_stream_end(&s->base, false, ND_ERR_INVALID_ARGUMENT,
                       "items: at most 10000 are allowed in one message");
         return;
     case ND_ERR_NO_MEMORY:
-        nd_stream_end(&s->base, false, nd_err_grpc_status(ND_ERR_NO_MEMORY),
-                      "the message is too many small pieces");
+        nd_stream_end(&s->base, false, ND_ERR_NO_MEMORY, "the message is too many small pieces");
         return;
     default:
-        nd_stream_end(&s->base, false, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+        nd_stream_end(&s->base, false, ND_ERR_INVALID_ARGUMENT,
                       "the message is not a valid narad.v1.ProduceStreamRequest");
         return;
     }
@@ -366,7 +365,7 @@ static void on_open(struct nd_rpc_call *call)
 static void on_half_close(struct nd_rpc_call *call)
 {
     struct produce_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, false, 0, NULL);
+    nd_stream_end(&s->base, false, ND_OK, NULL);
 }
 
 static void on_drained(struct nd_rpc_call *call)
@@ -378,7 +377,7 @@ static void on_drained(struct nd_rpc_call *call)
 static void on_cancel(struct nd_rpc_call *call)
 {
     struct produce_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
 }
 
 static void on_done(struct nd_rpc_call *call)

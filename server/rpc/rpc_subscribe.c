@@ -55,7 +55,7 @@ static bool deliver(struct nd_subscriber *subscriber, const struct nd_delivery *
 static void ended(struct nd_subscriber *subscriber, enum nd_err err)
 {
     struct subscription *s = subscriber->data;
-    nd_stream_end(&s->base, true, nd_err_grpc_status(err), nd_err_text(err));
+    nd_stream_end(&s->base, true, err, nd_err_text(err));
 }
 
 static void closed(struct nd_subscriber *subscriber)
@@ -149,7 +149,7 @@ static void take_settles(struct subscription *s, const Narad__V1__SubscribeReque
         if (err != ND_OK) {
             nd_topic_unref(batch->settle.topic);
             nd_free(batch);
-            nd_stream_end(&s->base, true, nd_err_grpc_status(err), nd_err_text(err));
+            nd_stream_end(&s->base, true, err, nd_err_text(err));
             return;
         }
     }
@@ -193,7 +193,7 @@ static bool start(struct subscription *s, const Narad__V1__SubscribeStart *r)
     struct nd_errmsg msg = {""};
     enum nd_err err = check_start(s, r, &msg);
     if (err != ND_OK) {
-        nd_stream_end(&s->base, true, nd_err_grpc_status(err), msg.text);
+        nd_stream_end(&s->base, true, err, msg.text);
         return false;
     }
     bool inside = nd_handlers_enter(h);
@@ -209,8 +209,7 @@ static bool start(struct subscription *s, const Narad__V1__SubscribeStart *r)
     }
     if (!s->started) {
         nd_topic_unref(s->subscriber.topic);
-        nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_UNAVAILABLE),
-                      "the node is stopping");
+        nd_stream_end(&s->base, true, ND_ERR_UNAVAILABLE, "the node is stopping");
     }
     return s->started;
 }
@@ -218,16 +217,15 @@ static bool start(struct subscription *s, const Narad__V1__SubscribeStart *r)
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
 {
     struct subscription *s = nd_rpc_call_user(call);
-    int invalid = nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT);
     const Narad__V1__SubscribeRequest *r =
         nd_rpc_call_decode(call, &narad__v1__subscribe_request__descriptor, message);
     if (r == NULL) {
-        nd_stream_end(&s->base, true, invalid,
+        nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT,
                       "the message is not a valid narad.v1.SubscribeRequest");
         return;
     }
     if ((r->start != NULL) == (s->topic != NULL)) {
-        nd_stream_end(&s->base, true, invalid,
+        nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT,
                       r->start == NULL ? "start: required in the first message of the stream"
                                        : "start: allowed in the first message only");
         return;
@@ -274,11 +272,11 @@ static void on_half_close(struct nd_rpc_call *call)
 {
     struct subscription *s = nd_rpc_call_user(call);
     if (s->topic == NULL) {
-        nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_INVALID_ARGUMENT),
+        nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT,
                       "start: required in the first message of the stream");
         return;
     }
-    nd_stream_end(&s->base, true, 0, NULL);
+    nd_stream_end(&s->base, true, ND_OK, NULL);
 }
 
 static void on_drained(struct nd_rpc_call *call)
@@ -299,7 +297,7 @@ static void on_drained(struct nd_rpc_call *call)
 static void on_cancel(struct nd_rpc_call *call)
 {
     struct subscription *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
 }
 
 static void on_done(struct nd_rpc_call *call)

@@ -36,7 +36,7 @@ void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
     nd_mutex_unlock(&stream->handlers->lock);
     /* Listed before this look: either nd_streams_end() finds it, or it ends here. */
     if (atomic_load_explicit(&stream->handlers->stopping, memory_order_seq_cst)) {
-        nd_stream_end(stream, true, nd_err_grpc_status(ND_ERR_UNAVAILABLE), "the node is stopping");
+        nd_stream_end(stream, true, ND_ERR_UNAVAILABLE, "the node is stopping");
     }
 }
 
@@ -62,7 +62,7 @@ void nd_stream_release(struct nd_stream *stream)
 
 void nd_stream_close(struct nd_stream *stream)
 {
-    nd_stream_end(stream, true, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+    nd_stream_end(stream, true, ND_ERR_CANCELLED, NULL);
     nd_budget_forget(stream->budget, &stream->waiter);
     nd_mutex_lock(&stream->handlers->lock);
     nd_list_remove(&stream->link);
@@ -127,7 +127,11 @@ bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed)
     if (over && !stream->finished) {
         /* Under the lock: on_done may come at once, and it waits for the lock before it frees. */
         stream->finished = true;
-        nd_rpc_call_finish(stream->call, stream->end_status, stream->end_text);
+        if (stream->end_err == ND_OK) {
+            nd_rpc_call_finish(stream->call, 0, NULL);
+        } else {
+            nd_rpc_call_fail(stream->call, stream->end_err, stream->end_text);
+        }
     }
     return over && stream->closed && completed > 0;
 }
@@ -161,12 +165,12 @@ bool nd_stream_drained(struct nd_stream *stream)
     return more;
 }
 
-void nd_stream_end(struct nd_stream *stream, bool abandon, int status, const char *text)
+void nd_stream_end(struct nd_stream *stream, bool abandon, enum nd_err err, const char *text)
 {
     nd_mutex_lock(&stream->lock);
     if (!stream->ending) {
         stream->ending = true;
-        stream->end_status = status;
+        stream->end_err = err;
         snprintf(stream->end_text, sizeof stream->end_text, "%s", text == NULL ? "" : text);
     }
     abandon = abandon && !stream->abandoned && stream->ops->abandon != NULL;
@@ -182,12 +186,12 @@ void nd_stream_end(struct nd_stream *stream, bool abandon, int status, const cha
     }
 }
 
-void nd_streams_end(struct nd_handlers *handlers, int status, const char *text)
+void nd_streams_end(struct nd_handlers *handlers, enum nd_err err, const char *text)
 {
     /* The list's lock keeps each one alive: closing takes it first. */
     nd_mutex_lock(&handlers->lock);
     ND_LIST_FOREACH (&handlers->streams, link) {
-        nd_stream_end(ND_CONTAINER_OF(link, struct nd_stream, link), true, status, text);
+        nd_stream_end(ND_CONTAINER_OF(link, struct nd_stream, link), true, err, text);
     }
     nd_mutex_unlock(&handlers->lock);
 }

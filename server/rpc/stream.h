@@ -1,4 +1,4 @@
-/* What the three bidi streams have in common: answers that gather while the last ones are on their
+/* What the bidi streams have in common: answers that gather while the last ones are on their
  * way (natural batching), reading that stops while too much is in flight, and an end that comes
  * after the last answer.
  *
@@ -39,7 +39,7 @@ struct nd_stream {
     bool sending;                         /* on_drained will come */
     bool read_owed;                       /* reading stopped because of unsent answers */
     bool ending, abandoned, finished, closed;
-    int end_status;
+    enum nd_err end_err;
     char end_text[256];
 };
 
@@ -80,11 +80,12 @@ static inline size_t nd_stream_unsent_locked(const struct nd_stream *stream)
 void nd_stream_read_next(struct nd_stream *stream);
 /* on_drained. Returns true when deliveries may go on. @thread worker */
 bool nd_stream_drained(struct nd_stream *stream);
-/* End it with this status once the open operations have completed; the first end counts. With
- * `abandon` they are hurried. The stream may be gone afterwards except on the worker. @thread any
+/* End it with `err` (its text when `text` is NULL or "") once the open operations have completed;
+ * the first end counts. With `abandon` they are hurried. The stream may be gone afterwards except
+ * on the worker. @thread any
  */
-void nd_stream_end(struct nd_stream *stream, bool abandon, int status, const char *text);
+void nd_stream_end(struct nd_stream *stream, bool abandon, enum nd_err err, const char *text);
 /* All of a node's. */
-void nd_streams_end(struct nd_handlers *handlers, int status, const char *text);
+void nd_streams_end(struct nd_handlers *handlers, enum nd_err err, const char *text);
 
 #endif

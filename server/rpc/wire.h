@@ -54,6 +54,15 @@ struct nd_wire_result {
     uint32_t count;
 };
 size_t nd_wire_put_produce_result(uint8_t *at, const struct nd_wire_result *result);
+/* An AckStreamResponse.results element: the results of `count` settles, or the item's error. */
+struct nd_wire_ack_result {
+    uint64_t id;
+    enum nd_err err;
+    const char *text; /* with an error */
+    const struct nd_settle_item *settles;
+    uint32_t count;
+};
+size_t nd_wire_put_ack_result(uint8_t *at, const struct nd_wire_ack_result *result);
 /* A ConsumeStreamResponse.results element. */
 size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const char *text,
                                const struct nd_delivery *deliveries, uint32_t count);

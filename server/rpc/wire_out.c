@@ -131,12 +131,16 @@ size_t nd_wire_put_placement(uint8_t *at, uint32_t field, const struct nd_placem
     return o.size;
 }
 
-static void status_body(struct out *o, uint32_t first, enum nd_err err, const char *text)
+/* Code and text in fields `first` and the next, the error's name in field `reason`. */
+static void status_body(struct out *o, uint32_t first, uint32_t reason, enum nd_err err,
+                        const char *text)
 {
     if (err != ND_OK) {
+        const char *name = nd_err_name(err);
         text = text == NULL || text[0] == '\0' ? nd_err_text(err) : text;
         put_number(o, first, (uint64_t)nd_err_grpc_status(err));
         put_bytes(o, first + 1, text, strlen(text));
+        put_bytes(o, reason, name, strlen(name));
     }
 }
 
@@ -150,16 +154,16 @@ size_t nd_wire_put_settle_result(uint8_t *at, uint32_t field, enum nd_err err)
         text = "unknown action: 0 (ACK), 1 (EXTEND) and 2 (NACK) are allowed";
         err = ND_ERR_INVALID_ARGUMENT;
     }
-    status_body(&body, 1, err, text);
+    status_body(&body, 1, 3, err, text);
     put_head(&o, field, body.size);
-    status_body(&o, 1, err, text);
+    status_body(&o, 1, 3, err, text);
     return o.size;
 }
 
 static void produce_result_body(struct out *o, const struct nd_wire_result *result)
 {
     put_number(o, 1, result->id);
-    status_body(o, 2, result->err, result->text);
+    status_body(o, 2, 5, result->err, result->text);
     for (uint32_t i = 0; result->placements != NULL && i < result->count; i++) {
         put_placement(o, 4, &result->placements[i]);
     }
@@ -174,12 +178,32 @@ size_t nd_wire_put_produce_result(uint8_t *at, const struct nd_wire_result *resu
     return o.size;
 }
 
+size_t nd_wire_put_ack_result(uint8_t *at, const struct nd_wire_ack_result *result)
+{
+    struct out body = {NULL, 0}, o = {at, 0};
+    put_number(&body, 1, result->id);
+    status_body(&body, 2, 4, result->err, result->text);
+    for (uint32_t i = 0; i < result->count; i++) {
+        body.size += nd_wire_put_settle_result(NULL, 5, result->settles[i].result);
+    }
+    put_head(&o, 1, body.size);
+    if (at == NULL) {
+        return o.size + body.size;
+    }
+    put_number(&o, 1, result->id);
+    status_body(&o, 2, 4, result->err, result->text);
+    for (uint32_t i = 0; i < result->count; i++) {
+        o.size += nd_wire_put_settle_result(at + o.size, 5, result->settles[i].result);
+    }
+    return o.size;
+}
+
 size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const char *text,
                                const struct nd_delivery *deliveries, uint32_t count)
 {
     struct out body = {NULL, 0}, o = {at, 0};
     put_number(&body, 1, id);
-    status_body(&body, 2, err, text);
+    status_body(&body, 2, 5, err, text);
     for (uint32_t i = 0; i < count; i++) {
         body.size += nd_wire_put_message(NULL, 4, &deliveries[i]);
     }
@@ -188,7 +212,7 @@ size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const 
         return o.size + body.size;
     }
     put_number(&o, 1, id);
-    status_body(&o, 2, err, text);
+    status_body(&o, 2, 5, err, text);
     for (uint32_t i = 0; i < count; i++) {
         o.size += nd_wire_put_message(at + o.size, 4, &deliveries[i]);
     }

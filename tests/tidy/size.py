@@ -10,6 +10,7 @@ COLUMNS_MAX = 100
 # Functions that may have more parameters, and why.
 MORE_PARAMETERS = {
     "nd_rpc_call_unary": 8, # the whole of a call; an options struct would live for one statement
+    "nd_rpc_call_unary_with": 7, # the same
     "nd_rpc_stream_open": 7, # the same
 }
 

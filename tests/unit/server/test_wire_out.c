@@ -122,6 +122,8 @@ static void wire_put_poll_result__reads_back_through_protobuf_c(void **state)
     check_message(r->results[0]->messages[2], &f, true);
     assert_int_equal(r->results[1]->code, 5);
     assert_string_equal(r->results[1]->error, "topic not found");
+    assert_string_equal(r->results[1]->reason, "TOPIC_NOT_FOUND");
+    assert_string_equal(r->results[0]->reason, "");
     narad__v1__consume_stream_response__free_unpacked(r, NULL);
     nd_free(bytes);
     nd_free(f.record);
@@ -156,6 +158,8 @@ static void wire_put_produce_result__reads_back_through_protobuf_c(void **state)
     assert_true(r->results[0]->placements[2]->offset == UINT64_MAX);
     assert_int_equal(r->results[1]->code, 8);
     assert_string_equal(r->results[1]->error, "disk full");
+    assert_string_equal(r->results[1]->reason, "NO_SPACE");
+    assert_string_equal(r->results[0]->reason, "");
     assert_int_equal(r->results[2]->code, 3);
     assert_string_equal(r->results[2]->error, "record 2: no");
     narad__v1__produce_stream_response__free_unpacked(r, NULL);
@@ -167,6 +171,7 @@ static void wire_put_settle_result__reads_back_through_protobuf_c(void **state)
     static const enum nd_err errors[] = {ND_OK, ND_ERR_STALE, ND_ERR_INVALID_ARGUMENT,
                                          ND_ERR_UNSUPPORTED};
     static const int codes[] = {0, 9, 3, 3};
+    static const char *const reasons[] = {"", "STALE", "INVALID_ARGUMENT", "INVALID_ARGUMENT"};
     uint8_t bytes[512];
     size_t size = 0;
     for (size_t i = 0; i < 4; i++) {
@@ -181,10 +186,45 @@ static void wire_put_settle_result__reads_back_through_protobuf_c(void **state)
     assert_int_equal(r->n_results, 4);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(r->results[i]->code, codes[i]);
+        assert_string_equal(r->results[i]->reason, reasons[i]);
     }
     assert_non_null(strstr(r->results[2]->error, "receipt handle is malformed"));
     assert_non_null(strstr(r->results[3]->error, "0 (ACK), 1 (EXTEND) and 2 (NACK) are allowed"));
     narad__v1__ack_response__free_unpacked(r, NULL);
+}
+
+static void wire_put_ack_result__reads_back_through_protobuf_c(void **state)
+{
+    (void)state;
+    const struct nd_settle_item settles[] = {{.result = ND_OK}, {.result = ND_ERR_STALE}};
+    const struct nd_wire_ack_result results[] = {
+        {.id = 300, .settles = settles, .count = 2},
+        {.id = UINT64_MAX, .err = ND_ERR_TOPIC_NOT_FOUND, .text = "topic not found: \"t\""},
+    };
+    uint8_t bytes[512];
+    size_t size = 0;
+    for (size_t i = 0; i < ND_ARRAY_SIZE(results); i++) {
+        size_t wanted = nd_wire_put_ack_result(NULL, &results[i]);
+        assert_int_equal(nd_wire_put_ack_result(bytes + size, &results[i]), wanted);
+        size += wanted;
+    }
+
+    Narad__V1__AckStreamResponse *r = narad__v1__ack_stream_response__unpack(NULL, size, bytes);
+
+    assert_non_null(r);
+    assert_int_equal(r->n_results, 2);
+    assert_int_equal(r->results[0]->id, 300);
+    assert_int_equal(r->results[0]->code, 0);
+    assert_int_equal(r->results[0]->n_results, 2);
+    assert_int_equal(r->results[0]->results[0]->code, 0);
+    assert_int_equal(r->results[0]->results[1]->code, 9);
+    assert_string_equal(r->results[0]->results[1]->reason, "STALE");
+    assert_true(r->results[1]->id == UINT64_MAX);
+    assert_int_equal(r->results[1]->code, 5);
+    assert_string_equal(r->results[1]->error, "topic not found: \"t\"");
+    assert_string_equal(r->results[1]->reason, "TOPIC_NOT_FOUND");
+    assert_int_equal(r->results[1]->n_results, 0);
+    narad__v1__ack_stream_response__free_unpacked(r, NULL);
 }
 
 int main(void)
@@ -195,6 +235,7 @@ int main(void)
         cmocka_unit_test(wire_put_poll_result__reads_back_through_protobuf_c),
         cmocka_unit_test(wire_put_produce_result__reads_back_through_protobuf_c),
         cmocka_unit_test(wire_put_settle_result__reads_back_through_protobuf_c),
+        cmocka_unit_test(wire_put_ack_result__reads_back_through_protobuf_c),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
