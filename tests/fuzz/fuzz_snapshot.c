@@ -52,6 +52,7 @@ static void apply_some(struct nd_state *state)
         struct nd_outcome outcome;
         nd_state_apply(state, &command, state->applied_index, &outcome);
         nd_outcome_release(&outcome);
+        nd_command_release(&command);
     }
 }
 
@@ -75,7 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             round_trip(&state);
         }
     } else {
-        FUZZ_CHECK(msg.text[0] != '\0' && nd_topic_table_count(state.table) == 0);
+        FUZZ_CHECK(msg.text[0] != '\0' && nd_topic_table_count(state.table) == 0 &&
+                   nd_user_table_count(state.users) == 0);
     }
     nd_state_release(&state);
     nd_free(copy);

@@ -309,6 +309,13 @@ static void metadata_seeds(struct nd_buf *out)
         command_alter_partitions(3, "orders", 5),
         command_delete(4, "orders"),
         command_create(5, "orders", 2),
+        command_user_seed_root(6, "$2b$10$root"),
+        command_user_create(7, "ann", "orders-*"),
+        command_user_create(8, "bob", NULL),
+        command_user_set_grants(9, "ann", "*"),
+        command_user_set_password(10, "ann", "$2b$10$second"),
+        command_user_delete(11, "bob"),
+        command_user_delete(12, "admin"),
         {.proposer = 7, .sequence = 1, .open_from = 1, .kind = ND_COMMAND_NOOP}};
     struct nd_state state;
 
@@ -320,6 +327,7 @@ static void metadata_seeds(struct nd_buf *out)
         body_put(out, &commands[i]);
         nd_state_apply(&state, &commands[i], i + 1, &outcome);
         nd_outcome_release(&outcome);
+        nd_command_release(&commands[i]);
     }
     seed_buf("command", "log", out);
     nd_snapshot_put(out, &state);

@@ -8,9 +8,11 @@
 #include "cluster/command.h"
 #include "cluster/identity.h"
 #include "cluster/inspect.h"
+#include "cluster/snapshot.h"
 #include "tests/support/nd_rand.h"
 #include "tests/support/nd_test.h"
 #include "tests/support/sim_env.h"
+#include "tests/unit/cluster/commands.h"
 
 enum { TEXT_SIZE = 1 << 16, TRIES = 400, BYTES_MAX = 300 };
 
@@ -52,19 +54,13 @@ static uint32_t raft_crc(const uint8_t *data, size_t size)
     return crc;
 }
 
-/* A closed segment of one command, as Raft's library writes it. */
-static void segment_put(struct nd_buf *out)
+/* A batch of one command, as Raft's library writes it. */
+static void batch_put(struct nd_buf *out, const struct nd_command *command)
 {
-    struct nd_command command = {.proposer = 7,
-                                 .sequence = 1,
-                                 .open_from = 1,
-                                 .kind = ND_COMMAND_TOPIC_DELETE,
-                                 .topic_delete = "orders"};
     struct nd_buf entry;
 
     nd_buf_init(&entry, 4096);
-    nd_command_put(&entry, &command);
-    nd_buf_put_u64(out, 1);
+    nd_command_put(&entry, command);
     size_t batch = out->size;
     nd_buf_put_u64(out, 0);
     nd_buf_put_u64(out, 1);
@@ -76,6 +72,18 @@ static void segment_put(struct nd_buf *out)
     nd_put_u32(out->data + batch, raft_crc(out->data + batch + 8, 24));
     nd_put_u32(out->data + batch + 4, raft_crc(entry.data, entry.size));
     nd_buf_release(&entry);
+}
+
+/* A closed segment of one command. */
+static void segment_put(struct nd_buf *out)
+{
+    const struct nd_command command = {.proposer = 7,
+                                       .sequence = 1,
+                                       .open_from = 1,
+                                       .kind = ND_COMMAND_TOPIC_DELETE,
+                                       .topic_delete = "orders"};
+    nd_buf_put_u64(out, 1);
+    batch_put(out, &command);
 }
 
 static void file_put(struct sim_env *sim, const char *path, struct nd_slice bytes)
@@ -107,6 +115,74 @@ static void inspect__shows_commands_and_finds_every_flipped_byte(void **state)
         assert_int_equal(show(sim, path, text, &damages), ND_OK);
         assert_true(damages > 0);
     }
+    nd_buf_release(&segment);
+    nd_free(text);
+    sim_env_free(sim);
+}
+
+static void expect_all(const char *text, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(text, parts[i]) == NULL) {
+            fail_msg("no %s in %s", parts[i], text);
+        }
+    }
+}
+
+/* I-109: of a password not even its hash. */
+static void inspect__shows_users_and_never_a_hash(void **state)
+{
+    static const char path[] = "0000000000000001-0000000000000006";
+    static const char *const of_commands[] = {
+        "command=user-seed-root",    "user=admin hash=<hidden> at_ms=",
+        "command=user-create",       "user=ann hash=<hidden> grants=produce:orders-* at_ms=",
+        "command=user-set-grants",   "user=ann grants=produce:* at_ms=",
+        "command=user-set-password", "command=user-delete"};
+    static const char *const of_view[] = {
+        "users=2", "user name=admin root=true hash=<hidden> grants=\"\" created_at_ms=",
+        "user name=ann root=false hash=<hidden> grants=produce:* created_at_ms="};
+    struct nd_command commands[] = {
+        command_user_seed_root(1, "$2b$10$secret1"),
+        command_user_create(2, "ann", "orders-*"),
+        command_user_set_grants(3, "ann", "*"),
+        command_user_set_password(4, "ann", "$2b$10$secret2"),
+        command_user_create(5, "bob", NULL),
+        command_user_delete(6, "bob"),
+    };
+    struct sim_env *sim = sim_env_new(1);
+    char *text = nd_xmalloc(TEXT_SIZE);
+    struct nd_buf segment, view;
+    struct nd_state users;
+    uint64_t damages;
+    (void)state;
+    nd_buf_init(&segment, 65536);
+    nd_buf_init(&view, 65536);
+    nd_state_init(&users);
+    nd_buf_put_u64(&segment, 1);
+    for (size_t i = 0; i < ND_ARRAY_SIZE(commands); i++) {
+        struct nd_outcome outcome;
+        batch_put(&segment, &commands[i]);
+        nd_state_apply(&users, &commands[i], i + 1, &outcome);
+        assert_int_equal(outcome.err, ND_OK);
+        nd_outcome_release(&outcome);
+        nd_command_release(&commands[i]);
+    }
+    nd_snapshot_put(&view, &users);
+    file_put(sim, path, nd_buf_slice(&segment));
+    file_put(sim, "view", nd_buf_slice(&view));
+
+    assert_int_equal(show(sim, path, text, &damages), ND_OK);
+    assert_int_equal(damages, 0);
+    expect_all(text, of_commands, ND_ARRAY_SIZE(of_commands));
+    assert_null(strstr(text, "$2b$"));
+    assert_null(strstr(text, "secret"));
+    assert_int_equal(show(sim, "view", text, &damages), ND_OK);
+    assert_int_equal(damages, 0);
+    expect_all(text, of_view, ND_ARRAY_SIZE(of_view));
+    assert_null(strstr(text, "$2b$"));
+    assert_null(strstr(text, "secret"));
+    nd_state_release(&users);
+    nd_buf_release(&view);
     nd_buf_release(&segment);
     nd_free(text);
     sim_env_free(sim);
@@ -209,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inspect__shows_commands_and_finds_every_flipped_byte),
+        cmocka_unit_test(inspect__shows_users_and_never_a_hash),
         cmocka_unit_test(inspect__survives_any_bytes),
         cmocka_unit_test(inspect__of_a_lost_term_is_damage),
         cmocka_unit_test(inspect__of_a_term_below_that_of_the_log_is_damage),

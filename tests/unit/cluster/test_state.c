@@ -266,6 +266,7 @@ static void fsm_replay_identical(void **state)
                 struct nd_outcome outcome;
                 nd_state_apply(&states[which], &command, index, &outcome);
                 nd_outcome_release(&outcome);
+                nd_command_release(&command);
                 if (which == 1 && index % 97 == 0) {
                     nd_buf_reset(&bytes[1]);
                     nd_snapshot_put(&bytes[1], &states[1]);
@@ -280,6 +281,7 @@ static void fsm_replay_identical(void **state)
         }
 
         assert_true(nd_topic_table_count(states[0].table) > 5);
+        assert_true(nd_user_table_count(states[0].users) > 1);
         assert_true(states[0].changes > 500);
         assert_int_equal(bytes[0].size, bytes[1].size);
         assert_memory_equal(bytes[0].data, bytes[1].data, bytes[0].size);
