@@ -1,6 +1,5 @@
 /* Life of a client, and the blocking calls. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -60,6 +59,7 @@ void outage_taken(struct outage *outage)
 void outage_over(struct outage *outage)
 {
     outage->since_ns = 0;
+    outage->tries = 0;
 }
 
 bool outage_goes_on(struct outage *outage, uint32_t limit_ms)
@@ -67,13 +67,24 @@ bool outage_goes_on(struct outage *outage, uint32_t limit_ms)
     uint64_t now = now_ns();
 
     if (outage->taken_ns != 0 && now - outage->taken_ns >= CONNECTED_MS * 1000000u) {
-        outage->since_ns = 0;
+        outage_over(outage);
     }
     if (outage->since_ns == 0) {
         outage->since_ns = now;
     }
     outage->taken_ns = 0;
     return now - outage->since_ns < (uint64_t)limit_ms * 1000000u;
+}
+
+uint32_t outage_pause_ms(struct outage *outage, uint32_t limit_ms)
+{
+    uint64_t lost_ms = (now_ns() - outage->since_ns) / 1000000u;
+    uint64_t left_ms = lost_ms < limit_ms ? limit_ms - lost_ms : 0;
+
+    uint64_t pause_ms = retry_pause_ms(outage->tries);
+
+    outage->tries += 1;
+    return (uint32_t)ND_MIN(pause_ms, left_ms);
 }
 
 /* The address of a thread-local variable names a thread without asking pthread for equality. */
@@ -90,23 +101,12 @@ bool is_own_thread(struct narad_client *client)
     return atomic_load_explicit(&client->thread, memory_order_relaxed) == (uintptr_t)&thread_mark;
 }
 
-static const char *server_choose(const struct narad_options *options)
-{
-    if (options->server != NULL) {
-        return options->server;
-    }
-    const char *server = getenv("NARAD_SERVER");
-    return server != NULL && *server != '\0' ? server : "127.0.0.1:7941";
-}
-
 int narad_client_new(struct narad_client **out, const struct narad_options *options,
                      struct narad_error *error)
 {
     static const struct narad_options defaults;
     const struct narad_options *o = options != NULL ? options : &defaults;
-    struct nd_rpc_metadata authorization = {"authorization", o->authorization};
     struct narad_client *client = nd_xcalloc(1, sizeof *client);
-    struct nd_errmsg msg = {""};
 
     client->server = nd_xstrdup(server_choose(o));
     client->timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : 40000;
@@ -119,21 +119,13 @@ int narad_client_new(struct narad_client **out, const struct narad_options *opti
     nd_list_init(&client->settlers);
     nd_list_init(&client->subscriptions);
     producer_init(&client->producer);
-    enum nd_err err = nd_rpc_channel_new(&client->channel,
-                                         &(struct nd_rpc_channel_options){
-                                             .target = client->server,
-                                             .keepalive_time_ms = 20000,
-                                             .keepalive_timeout_ms = 10000,
-                                             .metadata = &authorization,
-                                             .metadata_count = o->authorization != NULL ? 1 : 0,
-                                         },
-                                         &msg);
-    if (err != ND_OK) {
+    int code = channel_open(client, o, error);
+    if (code != NARAD_OK) {
         nd_cond_release(&client->changed);
         nd_mutex_release(&client->lock);
         nd_free(client->server);
         nd_free(client);
-        return error_set(error, NARAD_INVALID_ARGUMENT, msg.text);
+        return code;
     }
     *out = client;
     return NARAD_OK;
@@ -199,7 +191,8 @@ static void call_done(void *data, const struct nd_rpc_status *status, const void
         call->code = NARAD_INTERNAL;
         error_set(call->error, NARAD_INTERNAL, "the answer could not be decoded");
     } else if (status->code != NARAD_OK) {
-        error_set(call->error, status->code, status->text);
+        struct explanation explanation;
+        error_set(call->error, status->code, explain(client, status, &explanation));
     }
     call->finished = true;
     nd_cond_broadcast(&client->changed);
@@ -244,15 +237,16 @@ static int call_unary(struct narad_client *client, const char *path,
     if (is_own_thread(client)) {
         return error_set(error, NARAD_FAILED_PRECONDITION, "a blocking call inside a callback");
     }
-    for (;;) {
+    for (uint32_t tries = 0;; tries++) {
         call = (struct call){.client = client, .type = type, .error = text};
         error_set(text, NARAD_OK, "");
         call_once(client, path, request, &call);
-        uint64_t again = now_ns() + RETRY_DELAY_MS * 1000000u;
-        if (!never_sent(call.code, text) || again > give_up) {
+        uint64_t now = now_ns();
+        if (!never_sent(call.code, text) || now >= give_up) {
             break;
         }
-        wait_until(client, again);
+        uint64_t again = now + retry_pause_ms(tries) * UINT64_C(1000000);
+        wait_until(client, ND_MIN(again, give_up));
     }
     *response = call.response;
     return call.code;

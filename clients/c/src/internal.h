@@ -13,7 +13,8 @@
 enum {
     BATCH_ITEMS_MAX = 1000,
     BATCH_BYTES_MAX = 1 << 20, /* of one stream message; one item may be larger */
-    RETRY_DELAY_MS = 100,
+    RETRY_PAUSE_MS_MIN = 25,   /* the first pause; each is twice the last, up to */
+    RETRY_PAUSE_MS_MAX = 1000,
     CONNECTED_MS = 1000, /* a stream that took a message and lasted so long was a connection */
 };
 
@@ -22,6 +23,7 @@ enum {
 struct outage {
     uint64_t since_ns; /* 0: none */
     uint64_t taken_ns; /* when the present stream took its first message; 0: it has not */
+    uint32_t tries;    /* pauses so far */
 };
 
 /* One asynchronous produce. */
@@ -70,6 +72,7 @@ struct narad_client {
     uint32_t timeout_ms, connect_timeout_ms, in_flight_max;
     uint64_t bytes_max;
     bool resend_unconfirmed;
+    bool tls;
     struct nd_mutex lock;
     struct nd_cond changed;
     _Atomic uintptr_t thread;     /* of the callbacks, once one ran */
@@ -88,6 +91,23 @@ uint64_t now_ns(void);
 void outage_taken(struct outage *outage);
 void outage_over(struct outage *outage);
 bool outage_goes_on(struct outage *outage, uint32_t limit_ms);
+/* How long to wait before the next stream, within the limit. */
+uint32_t outage_pause_ms(struct outage *outage, uint32_t limit_ms);
+
+/* connect.c */
+/* Between a half and all of what the try before it doubles to: a crowd that lost its server does
+ * not come back at one moment. */
+uint32_t retry_pause_ms(uint32_t tries);
+const char *server_choose(const struct narad_options *options);
+/* NARAD_OK or NARAD_INVALID_ARGUMENT, told in `error`. */
+int channel_open(struct narad_client *client, const struct narad_options *options,
+                 struct narad_error *error);
+/* `text` of a status, with what it may mean when no connection came about. */
+struct explanation {
+    char text[512];
+};
+const char *explain(const struct narad_client *client, const struct nd_rpc_status *status,
+                    struct explanation *memory);
 /* Every callback from the channel begins with it. */
 void on_own_thread(struct narad_client *client);
 bool is_own_thread(struct narad_client *client);

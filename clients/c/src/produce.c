@@ -202,6 +202,7 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
     struct producer *producer = &client->producer;
     struct nd_list unknown = ND_LIST_INIT(unknown);
     struct nd_list refused = ND_LIST_INIT(refused);
+    struct explanation explanation;
     bool again = false;
 
     (void)stream;
@@ -224,12 +225,15 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
         outage_over(&producer->outage); /* nothing waits: the next item has all its time */
     } else {
         producer->opening = true;
-        nd_rpc_channel_post_after(client->channel, RETRY_DELAY_MS, retry, client);
+        nd_rpc_channel_post_after(client->channel,
+                                  outage_pause_ms(&producer->outage, client->connect_timeout_ms),
+                                  retry, client);
     }
     int code = client->closing ? NARAD_CANCELLED : status->code;
     nd_mutex_unlock(&client->lock);
-    items_end(client, &unknown, code == NARAD_OK ? NARAD_UNAVAILABLE : code, status->text);
-    items_end(client, &refused, code == NARAD_OK ? NARAD_UNAVAILABLE : code, status->text);
+    const char *text = explain(client, status, &explanation);
+    items_end(client, &unknown, code == NARAD_OK ? NARAD_UNAVAILABLE : code, text);
+    items_end(client, &refused, code == NARAD_OK ? NARAD_UNAVAILABLE : code, text);
 }
 
 static void stream_open(struct narad_client *client) ND_REQUIRES(client->lock)

@@ -36,12 +36,14 @@ static void on_done(void *data, struct nd_rpc_stream *stream, const struct nd_rp
 {
     struct replay *replay = data;
     struct narad_client *client = replay->client;
+    struct explanation explanation;
 
     (void)stream;
     on_own_thread(client);
     nd_mutex_lock(&client->lock);
     replay->code = replay->stopped ? NARAD_OK : status->code;
-    error_set(replay->error, replay->code, replay->code == NARAD_OK ? "" : status->text);
+    error_set(replay->error, replay->code,
+              replay->code == NARAD_OK ? "" : explain(client, status, &explanation));
     replay->finished = true;
     nd_cond_broadcast(&client->changed);
     nd_mutex_unlock(&client->lock);

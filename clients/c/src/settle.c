@@ -116,9 +116,17 @@ int narad_settle_async(struct narad_client *client, const char *topic, const cha
         return NARAD_INVALID_ARGUMENT;
     }
     nd_mutex_lock(&client->lock);
+    while (!client->closing && client->settles_open >= client->in_flight_max && code == NARAD_OK) {
+        if (is_own_thread(client)) {
+            code = NARAD_RESOURCE_EXHAUSTED;
+        } else {
+            nd_cond_wait(&client->changed, &client->lock);
+        }
+    }
     if (client->closing) {
         code = NARAD_CANCELLED;
-    } else {
+    }
+    if (code == NARAD_OK) {
         struct settler *settler = settler_of(client, topic);
         struct settle_item *item = settle_item_new(receipt_handle, action, done, data);
         client->settles_open += 1;

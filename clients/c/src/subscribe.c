@@ -167,12 +167,14 @@ static void on_stream_done(void *data, struct nd_rpc_stream *stream,
     sub->ending = !again;
     if (again) {
         sub->retrying = true;
-        nd_rpc_channel_post_after(client->channel, RETRY_DELAY_MS, retry, sub);
+        nd_rpc_channel_post_after(
+            client->channel, outage_pause_ms(&sub->outage, client->connect_timeout_ms), retry, sub);
     }
     nd_mutex_unlock(&client->lock);
     settles_end(&unknown, NARAD_UNAVAILABLE, "the connection was lost");
     if (!again) {
-        subscription_end(sub, code, code == NARAD_OK ? "" : status->text);
+        struct explanation explanation;
+        subscription_end(sub, code, code == NARAD_OK ? "" : explain(client, status, &explanation));
     }
 }
 

@@ -113,24 +113,41 @@ static void finish_cancelled(struct nd_rpc_call *call)
 
 /* --- Ack --- */
 
-static void ack_start(struct nd_rpc_call *call, struct nd_slice request)
+static void ack_reply(struct fake_broker *broker, struct nd_rpc_call *call, size_t settles)
 {
-    struct fake_broker *broker = broker_of(call);
-    const Narad__V1__AckRequest *ack =
-        nd_rpc_call_decode(call, &narad__v1__ack_request__descriptor, request);
     Narad__V1__AckResponse response = NARAD__V1__ACK_RESPONSE__INIT;
     Narad__V1__SettleResult result = NARAD__V1__SETTLE_RESULT__INIT;
     Narad__V1__SettleResult *results[1000];
 
     result.code = broker->stale ? 9 : 0;
-    for (size_t i = 0; i < ack->n_settles; i++) {
+    for (size_t i = 0; i < settles; i++) {
         results[i] = &result;
     }
     response.results = results;
-    response.n_results = ack->n_settles;
+    response.n_results = settles;
+    nd_rpc_call_reply(call, &response.base);
+}
+
+static void ack_start(struct nd_rpc_call *call, struct nd_slice request)
+{
+    struct fake_broker *broker = broker_of(call);
+    const Narad__V1__AckRequest *ack =
+        nd_rpc_call_decode(call, &narad__v1__ack_request__descriptor, request);
+
+    nd_mutex_lock(&broker->lock);
+    bool hold = broker->hold_acks;
+    if (hold) {
+        ND_ASSERT(broker->held_ack == NULL); /* one at a time is under way */
+        nd_rpc_call_ref(call);
+        broker->held_ack = call;
+        broker->held_settles = (uint32_t)ack->n_settles;
+    }
+    nd_mutex_unlock(&broker->lock);
     count(broker, &broker->acks, 1);
     count(broker, &broker->settles, (uint32_t)ack->n_settles);
-    nd_rpc_call_reply(call, &response.base);
+    if (!hold) {
+        ack_reply(broker, call, ack->n_settles);
+    }
 }
 
 /* --- Subscribe --- */
@@ -257,6 +274,22 @@ void fake_broker_init(struct fake_broker *broker)
     snprintf(broker->address, sizeof broker->address, "unix:%s/s", broker->dir);
 }
 
+static enum nd_rpc_admission authenticate(struct nd_rpc_call *call, void *user,
+                                          enum nd_err *err_out, struct nd_errmsg *msg)
+{
+    struct fake_broker *broker = user;
+    struct nd_slice value = nd_rpc_call_metadata(call, "authorization");
+
+    nd_mutex_lock(&broker->lock);
+    snprintf(broker->authorization, sizeof broker->authorization, "%.*s", (int)value.size,
+             value.size > 0 ? (const char *)value.data : "");
+    *err_out = broker->refuse_all;
+    nd_mutex_unlock(&broker->lock);
+    count(broker, &broker->asked, 1);
+    nd_errmsg_set(msg, "refused by the test");
+    return *err_out == ND_OK ? ND_RPC_ADMIT : ND_RPC_REFUSE;
+}
+
 void fake_broker_start(struct fake_broker *broker)
 {
     struct nd_rpc_server_options options = {.methods = methods,
@@ -264,12 +297,20 @@ void fake_broker_start(struct fake_broker *broker)
                                             .user = broker,
                                             .threads = 1,
                                             .message_bytes_max = 20 << 20,
-                                            .calls_max = 1000};
+                                            .calls_max = 1000,
+                                            .authenticate = authenticate};
     struct nd_errmsg msg = {""};
     int port;
 
     assert_int_equal(nd_rpc_server_new(&broker->server, &options, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_listen(broker->server, broker->address, &port, &msg), ND_OK);
+    if (broker->tls == NULL) {
+        assert_int_equal(nd_rpc_server_listen(broker->server, broker->address, &port, &msg), ND_OK);
+    } else {
+        assert_int_equal(
+            nd_rpc_server_listen_tls(broker->server, "127.0.0.1:0", broker->tls, &port, &msg),
+            ND_OK);
+        snprintf(broker->address, sizeof broker->address, "127.0.0.1:%d", port);
+    }
     assert_int_equal(nd_rpc_server_start(broker->server, &msg), ND_OK);
 }
 
@@ -282,22 +323,27 @@ static void held_end_locked(struct fake_broker *broker, bool confirm) ND_REQUIRE
         nd_rpc_call_unref(broker->held[i].call);
     }
     broker->held_count = 0;
+    if (broker->held_ack != NULL) {
+        ack_reply(broker, broker->held_ack, broker->held_settles);
+        nd_rpc_call_unref(broker->held_ack);
+        broker->held_ack = NULL;
+    }
 }
 
 void fake_broker_confirm_held(struct fake_broker *broker)
 {
     nd_mutex_lock(&broker->lock); /* what comes meanwhile is confirmed behind them */
-    broker->hold = false;
+    broker->hold = broker->hold_acks = false;
     held_end_locked(broker, true);
     nd_mutex_unlock(&broker->lock);
 }
 
 void fake_broker_stop(struct fake_broker *broker)
 {
-    nd_rpc_server_stop(broker->server, 0);
     nd_mutex_lock(&broker->lock);
     held_end_locked(broker, false);
     nd_mutex_unlock(&broker->lock);
+    nd_rpc_server_stop(broker->server, 0);
     nd_rpc_server_free(broker->server);
     broker->server = NULL;
 }

@@ -1,4 +1,5 @@
-/* A broker that does what a test tells it: a real gRPC server on a Unix socket with handlers that
+/* A broker that does what a test tells it: a real gRPC server on a Unix socket, or with TLS on
+ * loopback, with handlers that
  * confirm, hold back, refuse or break off. It can be stopped and started again at the same address.
  * What it counts, it counts before it answers: whoever has an answer finds it counted. */
 #ifndef FAKE_BROKER_H
@@ -25,10 +26,17 @@ struct fake_broker {
                       * settle; 0: no */
     int break_code;  /* instead of UNAVAILABLE; 0: no */
     bool stale;      /* settles answer FAILED_PRECONDITION */
+    bool hold_acks;  /* answer no Ack, until fake_broker_confirm_held */
+    enum nd_err refuse_all;             /* every call, before its handler; ND_OK: no */
+    const struct nd_rpc_tls_files *tls; /* NULL: plain */
     /* what happened; guarded by lock */
     uint32_t items, streams, settles, acks,
         messages_of_stream; /* stream messages that carried items */
     char last_topic[64];
+    char authorization[128]; /* of the last call */
+    uint32_t asked;          /* calls, refused ones among them */
+    struct nd_rpc_call *held_ack;
+    uint32_t held_settles; /* of held_ack */
     struct {
         struct nd_rpc_call *call;
         uint64_t id;

@@ -294,6 +294,68 @@ static void settle__gathers_into_few_calls(void **state)
     client_free();
 }
 
+static void settle_one_more(void *arg)
+{
+    (void)arg;
+    narad_settle_async(client, "topic", "0:1:9", 0, on_settled, &outcomes);
+}
+
+static void settle__blocks_at_its_limit(void **state)
+{
+    (void)state;
+    broker.hold_acks = true;
+    fake_broker_start(&broker);
+    client_new((struct narad_options){.in_flight_max = 3});
+
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(narad_settle_async(client, "topic", "0:1:2", 0, on_settled, &outcomes),
+                         NARAD_OK);
+    }
+    fake_broker_wait(&broker, &broker.acks, 1);
+    assert_true(nd_thread_start(&blocked, "one-more", settle_one_more, NULL));
+    assert_false(narad_flush(client, 1)); /* they are held */
+    assert_int_equal(outcome_total(&outcomes), 0);
+    fake_broker_confirm_held(&broker);
+    nd_thread_join(&blocked);
+    assert_true(narad_flush(client, PATIENCE_MS));
+    assert_int_equal(outcomes.ok, 4);
+    assert_int_equal(fake_broker_count(&broker, &broker.settles), 4);
+    client_free();
+}
+
+struct chain {
+    _Atomic int first, second;
+};
+
+/* Two more from the client's own thread, where the limit cannot be waited for: the one under way
+ * counts until this callback returns. */
+static void on_settled_go_on(void *data, int code, const char *text)
+{
+    struct chain *chain = data;
+
+    (void)text;
+    assert_int_equal(code, NARAD_OK);
+    chain->first = narad_settle_async(client, "topic", "0:1:3", 0, on_settled, &outcomes);
+    chain->second = narad_settle_async(client, "topic", "0:1:4", 0, on_settled, &outcomes);
+}
+
+static void settle__at_its_limit_is_refused_inside_a_callback(void **state)
+{
+    static struct chain chain;
+
+    (void)state;
+    fake_broker_start(&broker);
+    client_new((struct narad_options){.in_flight_max = 2});
+
+    assert_int_equal(narad_settle_async(client, "topic", "0:1:2", 0, on_settled_go_on, &chain),
+                     NARAD_OK);
+    assert_true(narad_flush(client, PATIENCE_MS));
+    assert_int_equal(chain.first, NARAD_OK);
+    assert_int_equal(chain.second, NARAD_RESOURCE_EXHAUSTED);
+    assert_int_equal(outcomes.ok, 1);
+    client_free();
+}
+
 /* --- subscriptions --- */
 
 static void session_signal(uint32_t *counter)
@@ -618,6 +680,8 @@ int main(void)
         CASE(free__reports_what_is_open_as_cancelled),
         CASE(produce__blocks_at_its_limit),
         CASE(settle__gathers_into_few_calls),
+        CASE(settle__blocks_at_its_limit),
+        CASE(settle__at_its_limit_is_refused_inside_a_callback),
         CASE(subscribe__settles_get_results_and_close_ends_it),
         CASE(subscribe__starts_again_after_a_lost_connection),
         CASE(subscribe__settles_under_way_are_unknown_when_it_breaks),

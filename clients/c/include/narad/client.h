@@ -60,21 +60,34 @@ struct narad_error {
 
 struct narad_client;
 
+/* Zeros are the defaults: begin with `= {0}`. Members are only ever added, at the end and with a
+ * new number of the shared library. Texts are copied. */
 struct narad_options {
     const char *server;  /* "host:port" or "unix:/path"; NULL: NARAD_SERVER, else 127.0.0.1:7941 */
     uint32_t timeout_ms; /* of a blocking call; 0: 40,000 */
     uint32_t
         connect_timeout_ms; /* how long work waits for a lost server before it fails; 0: 10,000.
                              * One that takes a message and is gone within a second is lost too. */
-    uint32_t in_flight_max; /* unconfirmed asynchronous produces; 0: 4,096 */
-    uint64_t bytes_max;     /* their bytes; 0: 64 MiB */
+    uint32_t in_flight_max; /* unconfirmed asynchronous produces, and so many settles; 0: 4,096 */
+    uint64_t bytes_max;     /* bytes of the produces; 0: 64 MiB */
     /* Produces whose confirmation was lost with the connection are sent again, so that each ends
      * stored at least once; false: they are reported as NARAD_UNAVAILABLE. */
     bool resend_unconfirmed;
     const char *authorization; /* sent as it is in the metadata `authorization`; NULL: none */
+    /* Sent as Basic credentials with every call, both or none, and not beside `authorization`.
+     * Without TLS, whoever sees the network sees them. NARAD_UNAUTHENTICATED (unknown user, wrong
+     * password) and NARAD_PERMISSION_DENIED are answers: nothing is tried again because of them. */
+    const char *username, *password;
+    /* TLS, 1.2 or 1.3. The server's certificate is checked against the authorities in tls_ca_file
+     * (NULL: SSL_CERT_FILE, else the system's), and its names against the host in `server`, or
+     * tls_server_name. A certificate and its key are shown to a server that asks for them. All
+     * files are PEM, read once, by narad_client_new. Not for a Unix socket, which is plain. */
+    bool tls;
+    const char *tls_ca_file, *tls_cert_file, *tls_key_file, *tls_server_name;
 };
 
-/* Does not connect yet. `options` may be NULL. Returns NARAD_OK or NARAD_INVALID_ARGUMENT. */
+/* Does not connect yet. `options` may be NULL. Returns NARAD_OK or NARAD_INVALID_ARGUMENT; the text
+ * names the option or the file. */
 NARAD_API int narad_client_new(struct narad_client **out, const struct narad_options *options,
                                struct narad_error *error);
 /* Ends everything: what is unconfirmed is reported NARAD_CANCELLED, open subscriptions end. Blocks
@@ -98,7 +111,14 @@ NARAD_API const char *narad_client_server(const struct narad_client *client);
     X(alter_topic, AlterTopic, "/narad.v1.Admin/AlterTopic")                                       \
     X(delete_topic, DeleteTopic, "/narad.v1.Admin/DeleteTopic")                                    \
     X(metrics, Metrics, "/narad.v1.Admin/Metrics")                                                 \
-    X(version, Version, "/narad.v1.Admin/Version")
+    X(version, Version, "/narad.v1.Admin/Version")                                                 \
+    X(create_user, CreateUser, "/narad.v1.Admin/CreateUser")                                       \
+    X(get_user, GetUser, "/narad.v1.Admin/GetUser")                                                \
+    X(list_users, ListUsers, "/narad.v1.Admin/ListUsers")                                          \
+    X(delete_user, DeleteUser, "/narad.v1.Admin/DeleteUser")                                       \
+    X(set_grants, SetGrants, "/narad.v1.Admin/SetGrants")                                          \
+    X(set_password, SetPassword, "/narad.v1.Admin/SetPassword")                                    \
+    X(check_access, CheckAccess, "/narad.v1.Admin/CheckAccess")
 
 /* int narad_create_topic(client, const Narad__V1__CreateTopicRequest *,
  * Narad__V1__CreateTopicResponse **, error), and so on. */
@@ -134,7 +154,9 @@ NARAD_API bool narad_flush(struct narad_client *client, uint32_t timeout_ms);
 /* --- pipelined settles
  * ---------------------------------------------------------------------------- Ack, extend or
  * release a lease got with narad_consume. They gather like produces: one call per topic is under
- * way at a time and the next takes all that came meanwhile. */
+ * way at a time and the next takes all that came meanwhile. Blocks while in_flight_max are not
+ * settled, except on the client's thread, where it returns NARAD_RESOURCE_EXHAUSTED instead. Any
+ * return but NARAD_OK: not taken, `done` will not run. */
 typedef void narad_settled_fn(void *data, int code, const char *text);
 NARAD_API int narad_settle_async(struct narad_client *client, const char *topic,
                                  const char *receipt_handle, Narad__V1__SettleAction action,

@@ -1,0 +1,152 @@
+/* From the options to a channel: the address, credentials, TLS; and what is known about a server
+ * that cannot be reached. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/c/src/internal.h"
+
+uint32_t retry_pause_ms(uint32_t tries)
+{
+    uint32_t pause_ms =
+        ND_MIN((uint32_t)RETRY_PAUSE_MS_MIN << ND_MIN(tries, 6u), (uint32_t)RETRY_PAUSE_MS_MAX);
+    uint64_t mixed = now_ns() * UINT64_C(0x9e3779b97f4a7c15); /* clients never share a nanosecond */
+
+    return pause_ms / 2 + (uint32_t)(mixed >> 33) % (pause_ms / 2 + 1);
+}
+
+const char *server_choose(const struct narad_options *options)
+{
+    if (options->server != NULL) {
+        return options->server;
+    }
+    const char *server = getenv("NARAD_SERVER");
+    return server != NULL && *server != '\0' ? server : "127.0.0.1:7941";
+}
+
+/* --- credentials --- */
+
+static void base64(char *out, const uint8_t *bytes, size_t size)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (size_t i = 0; i < size; i += 3) {
+        size_t left = size - i;
+        uint32_t v = (uint32_t)bytes[i] << 16;
+        v |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
+        v |= left > 2 ? bytes[i + 2] : 0;
+        *out++ = digits[v >> 18];
+        *out++ = digits[v >> 12 & 63];
+        *out++ = left > 1 ? digits[v >> 6 & 63] : '=';
+        *out++ = left > 2 ? digits[v & 63] : '=';
+    }
+    *out = '\0';
+}
+
+static void secret_free(char *text)
+{
+    if (text != NULL) {
+        explicit_bzero(text, strlen(text));
+        nd_free(text);
+    }
+}
+
+/* "Basic dXNlcjpwYXNz", for secret_free. */
+static char *basic_new(const char *username, const char *password)
+{
+    char *pair = nd_xasprintf("%s:%s", username, password);
+    size_t size = strlen(pair);
+    char *header = nd_xmalloc(sizeof "Basic " + (size + 2) / 3 * 4);
+
+    memcpy(header, "Basic ", 6);
+    base64(header + 6, (const uint8_t *)pair, size);
+    secret_free(pair);
+    return header;
+}
+
+/* What is wrong with them; NULL: nothing. */
+static const char *credentials_problem(const struct narad_options *options)
+{
+    if ((options->username == NULL) != (options->password == NULL)) {
+        return "a username and a password go together";
+    }
+    if (options->username == NULL) {
+        return NULL;
+    }
+    if (options->authorization != NULL) {
+        return "either authorization or a username and a password";
+    }
+    if (*options->username == '\0' || strchr(options->username, ':') != NULL) {
+        return "a username is not empty and has no colon";
+    }
+    return *options->password == '\0' ? "the password is empty" : NULL;
+}
+
+int channel_open(struct narad_client *client, const struct narad_options *options,
+                 struct narad_error *error)
+{
+    const char *problem = credentials_problem(options);
+    struct nd_errmsg msg = {""};
+
+    if (problem != NULL) {
+        return error_set(error, NARAD_INVALID_ARGUMENT, problem);
+    }
+    char *basic =
+        options->username != NULL ? basic_new(options->username, options->password) : NULL;
+    struct nd_rpc_metadata authorization = {"authorization",
+                                            basic != NULL ? basic : options->authorization};
+    struct nd_rpc_channel_options channel = {
+        .target = client->server,
+        .keepalive_time_ms = 20000,
+        .keepalive_timeout_ms = 10000,
+        .metadata = &authorization,
+        .metadata_count = authorization.value != NULL ? 1 : 0,
+        .tls = options->tls,
+        .tls_ca_file = options->tls_ca_file,
+        .tls_cert_file = options->tls_cert_file,
+        .tls_key_file = options->tls_key_file,
+        .tls_server_name = options->tls_server_name,
+    };
+
+    client->tls = options->tls;
+    enum nd_err err = nd_rpc_channel_new(&client->channel, &channel, &msg);
+    secret_free(basic);
+    return err == ND_OK ? NARAD_OK : error_set(error, NARAD_INVALID_ARGUMENT, msg.text);
+}
+
+/* --- what a failed connection may mean --- */
+
+static const char *guess(const struct narad_client *client, const char *text)
+{
+    if (!client->tls) {
+        bool cut = strstr(text, "Socket closed") != NULL || strstr(text, "reset by peer") != NULL;
+        return cut ? "it may speak TLS only" : NULL;
+    }
+    if (strstr(text, "wrong version number") != NULL) {
+        return "it may speak no TLS";
+    }
+    if (strstr(text, "certificate verify failed") != NULL) {
+        return "its certificate is of no authority that is trusted here, or out of date";
+    }
+    if (strstr(text, "Hostname Verification") != NULL) {
+        return "its certificate is for other names";
+    }
+    bool cut = strstr(text, "Socket closed") != NULL || strstr(text, "reset by peer") != NULL ||
+               strstr(text, "alert") != NULL || strstr(text, "ALERT") != NULL;
+    return cut ? "it may want another client certificate" : NULL;
+}
+
+const char *explain(const struct narad_client *client, const struct nd_rpc_status *status,
+                    struct explanation *memory)
+{
+    const char *meaning = NULL;
+
+    if (status->code == NARAD_UNAVAILABLE && strstr(status->text, "failed to connect") != NULL) {
+        meaning = guess(client, status->text);
+    }
+    if (meaning == NULL) {
+        return status->text;
+    }
+    snprintf(memory->text, sizeof memory->text, "%.400s (%s)", status->text, meaning);
+    return memory->text;
+}
