@@ -5,8 +5,7 @@
 static enum nd_err check_retention(uint64_t ms, struct nd_errmsg *msg)
 {
     if (ms != 0 && ms < ND_RETENTION_MS_MIN) {
-        nd_errmsg_set(msg,
-                      "retention_ms (%llu) is below the minimum of %d (1 hour); 0 keeps forever",
+        nd_errmsg_set(msg, "retention_ms (%llu) is below the minimum of %d (1 hour)",
                       (unsigned long long)ms, ND_RETENTION_MS_MIN);
         return ND_ERR_INVALID_ARGUMENT;
     }

@@ -153,6 +153,11 @@ static void alter_steps(struct change *change, const Narad__V1__AlterTopicReques
     if (r->retention_choice_case == NARAD__V1__ALTER_TOPIC_REQUEST__RETENTION_CHOICE_RETENTION_MS) {
         steps[n].has_retention = true;
         steps[n++].retention_ms = r->retention_ms;
+    } else if (r->retention_choice_case ==
+                   NARAD__V1__ALTER_TOPIC_REQUEST__RETENTION_CHOICE_RETENTION_DEFAULT &&
+               r->retention_default) {
+        steps[n].has_retention = true;
+        steps[n++].retention_ms = change->handlers->options.topic.retention_ms;
     }
     bool in_flight =
         r->max_in_flight_choice_case ==
