@@ -177,6 +177,99 @@ struct meta_answer meta_delete(struct meta *meta, const char *name)
     return wait_finish(&wait);
 }
 
+/* --- users --- */
+
+static void user_answered(void *arg, enum nd_err err, const char *text, const struct nd_user *user)
+{
+    struct wait *wait = arg;
+
+    if (user != NULL) {
+        memcpy(wait->answer.user, user->name, sizeof wait->answer.user);
+    }
+    answered(arg, err, text, NULL);
+}
+
+/* Its one grant borrows `pattern`. */
+static struct nd_user *user_with(const char *name, const char *hash, const char *pattern)
+{
+    char *patterns[] = {(char *)(uintptr_t)pattern}; /* only read */
+    const struct nd_grant grant = {ND_ACTION_PRODUCE, 1, patterns};
+    struct nd_user *user = nd_user_new(name, &grant, pattern == NULL ? 0 : 1);
+
+    snprintf(user->hash, sizeof user->hash, "%s", hash);
+    return user;
+}
+
+struct meta_answer meta_create_user(struct meta *meta, const char *name, const char *hash,
+                                    const char *pattern)
+{
+    struct nd_user *user = user_with(name, hash, pattern);
+    struct wait wait;
+
+    wait_init(&wait);
+    nd_metastore_create_user(meta->store, user, user_answered, &wait);
+    nd_user_unref(user); /* it was copied */
+    return wait_finish(&wait);
+}
+
+struct meta_answer meta_seed_root(struct meta *meta, const char *hash)
+{
+    struct wait wait;
+
+    wait_init(&wait);
+    nd_metastore_seed_root(meta->store, hash, user_answered, &wait);
+    return wait_finish(&wait);
+}
+
+struct meta_answer meta_set_grants_of(struct meta *meta, const char *name,
+                                      const struct nd_grant *grants, uint32_t count)
+{
+    struct wait wait;
+
+    wait_init(&wait);
+    nd_metastore_set_grants(meta->store, name, grants, count, user_answered, &wait);
+    return wait_finish(&wait);
+}
+
+struct meta_answer meta_set_grants(struct meta *meta, const char *name, const char *pattern)
+{
+    struct nd_user *user = user_with("", "", pattern);
+    struct meta_answer answer = meta_set_grants_of(meta, name, user->grants, user->grants_count);
+
+    nd_user_unref(user);
+    return answer;
+}
+
+struct meta_answer meta_set_password(struct meta *meta, const char *name, const char *hash)
+{
+    struct wait wait;
+
+    wait_init(&wait);
+    nd_metastore_set_password(meta->store, name, hash, user_answered, &wait);
+    return wait_finish(&wait);
+}
+
+struct meta_answer meta_delete_user(struct meta *meta, const char *name)
+{
+    struct wait wait;
+
+    wait_init(&wait);
+    nd_metastore_delete_user(meta->store, name, user_answered, &wait);
+    return wait_finish(&wait);
+}
+
+size_t meta_users_count(struct meta *meta)
+{
+    struct nd_user **users;
+    size_t count = nd_metastore_users(meta->store, &users);
+
+    for (size_t i = 0; i < count; i++) {
+        nd_user_unref(users[i]);
+    }
+    nd_free(users);
+    return count;
+}
+
 static void confirmed(void *arg, enum nd_err err, bool gone)
 {
     struct wait *wait = arg;
@@ -225,6 +318,13 @@ static void gate_answered(void *arg, enum nd_err err, const char *text,
     nd_mutex_unlock(&gate->lock);
 }
 
+static void gate_user_answered(void *arg, enum nd_err err, const char *text,
+                               const struct nd_user *user)
+{
+    (void)user;
+    gate_answered(arg, err, text, NULL);
+}
+
 void meta_gate_wait(struct meta_gate *gate, uint32_t in_flight_max)
 {
     nd_mutex_lock(&gate->lock);
@@ -234,13 +334,34 @@ void meta_gate_wait(struct meta_gate *gate, uint32_t in_flight_max)
     nd_mutex_unlock(&gate->lock);
 }
 
-void meta_gate_create(struct meta *meta, struct meta_gate *gate, const char *name, uint32_t window)
+static void gate_enter(struct meta_gate *gate, uint32_t window)
 {
-    struct nd_topic_create create = meta_topic(name, 3);
-
     meta_gate_wait(gate, window - 1);
     nd_mutex_lock(&gate->lock);
     gate->in_flight++;
     nd_mutex_unlock(&gate->lock);
+}
+
+void meta_gate_create(struct meta *meta, struct meta_gate *gate, const char *name, uint32_t window)
+{
+    struct nd_topic_create create = meta_topic(name, 3);
+
+    gate_enter(gate, window);
     nd_metastore_create_topic(meta->store, &create, gate_answered, gate);
+}
+
+void meta_gate_create_user(struct meta *meta, struct meta_gate *gate, const char *name,
+                           uint32_t window)
+{
+    struct nd_user *user = user_with(name, "$2b$10$hash", "orders-*");
+
+    gate_enter(gate, window);
+    nd_metastore_create_user(meta->store, user, gate_user_answered, gate);
+    nd_user_unref(user);
+}
+
+void meta_gate_seed(struct meta *meta, struct meta_gate *gate, const char *hash)
+{
+    gate_enter(gate, UINT32_MAX);
+    nd_metastore_seed_root(meta->store, hash, gate_user_answered, gate);
 }

@@ -32,13 +32,24 @@ struct meta_answer {
     char text[256];
     uint64_t incarnation, version;
     uint32_t partitions;
-    uint64_t owner_first, owner_last; /* of the partitions */
+    uint64_t owner_first, owner_last;     /* of the partitions */
+    char user[ND_USER_NAME_SIZE_MAX + 1]; /* name of the record that came with it, or "" */
 };
 
 struct nd_topic_create meta_topic(const char *name, uint32_t partitions);
 struct meta_answer meta_create(struct meta *meta, const char *name, uint32_t partitions);
 struct meta_answer meta_alter(struct meta *meta, const struct nd_topic_alter *alter);
 struct meta_answer meta_delete(struct meta *meta, const char *name);
+/* A pattern that is NULL: no grants; else a grant to produce. */
+struct meta_answer meta_create_user(struct meta *meta, const char *name, const char *hash,
+                                    const char *pattern);
+struct meta_answer meta_seed_root(struct meta *meta, const char *hash);
+struct meta_answer meta_set_grants(struct meta *meta, const char *name, const char *pattern);
+struct meta_answer meta_set_grants_of(struct meta *meta, const char *name,
+                                      const struct nd_grant *grants, uint32_t count);
+struct meta_answer meta_set_password(struct meta *meta, const char *name, const char *hash);
+struct meta_answer meta_delete_user(struct meta *meta, const char *name);
+size_t meta_users_count(struct meta *meta);
 /* NOT_FOUND style errors as they come; *gone_out only on ND_OK. */
 enum nd_err meta_confirm_gone(struct meta *meta, const char *name, uint64_t incarnation,
                               bool *gone_out);
@@ -55,6 +66,9 @@ struct meta_gate {
 void meta_gate_init(struct meta_gate *gate);
 void meta_gate_release(struct meta_gate *gate);
 void meta_gate_create(struct meta *meta, struct meta_gate *gate, const char *name, uint32_t window);
+void meta_gate_create_user(struct meta *meta, struct meta_gate *gate, const char *name,
+                           uint32_t window);
+void meta_gate_seed(struct meta *meta, struct meta_gate *gate, const char *hash);
 void meta_gate_wait(struct meta_gate *gate, uint32_t in_flight_max);
 
 #endif

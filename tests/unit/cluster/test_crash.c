@@ -26,14 +26,12 @@ struct create {
 };
 
 /* Acknowledged: the name goes into the pipe, which outlives this process. */
-static void acknowledged(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic)
+static void decided(struct create *create, enum nd_err err, const char *name)
 {
-    struct create *create = arg;
     char line[NAME_SIZE] = {0};
-    (void)text;
 
     if (err == ND_OK) {
-        memcpy(line, topic->name, sizeof line - 1); /* ours are shorter */
+        snprintf(line, sizeof line, "%s", name); /* ours fit */
         if (write(STDOUT_FILENO, line, sizeof line) != sizeof line) {
             _exit(3);
         }
@@ -45,7 +43,29 @@ static void acknowledged(void *arg, enum nd_err err, const char *text, const str
     nd_free(create);
 }
 
-/* Creates topics until it is killed. */
+static void acknowledged(void *arg, enum nd_err err, const char *text, const struct nd_topic *topic)
+{
+    (void)text;
+    decided(arg, err, err == ND_OK ? topic->name : "");
+}
+
+static void user_acknowledged(void *arg, enum nd_err err, const char *text,
+                              const struct nd_user *user)
+{
+    (void)text;
+    decided(arg, err, err == ND_OK ? user->name : "");
+}
+
+static void create_user(struct nd_metastore *store, struct create *create, const char *name)
+{
+    struct nd_user *user = nd_user_new(name, NULL, 0);
+
+    snprintf(user->hash, sizeof user->hash, "$2b$10$%s", name);
+    nd_metastore_create_user(store, user, user_acknowledged, create);
+    nd_user_unref(user);
+}
+
+/* Creates topics "t-..." and, every third, users "u-..." until it is killed. */
 static ND_NORETURN void child_create(const char *dir, const char *round)
 {
     struct meta meta;
@@ -59,14 +79,18 @@ static ND_NORETURN void child_create(const char *dir, const char *round)
     for (uint32_t i = 0;; i++) {
         char name[NAME_SIZE];
         struct create *create = nd_xcalloc(1, sizeof *create);
-        snprintf(name, sizeof name, "t-%s-%u", round, i);
+        snprintf(name, sizeof name, "%s-%s-%u", i % 3 == 2 ? "u" : "t", round, i);
         create->request = meta_topic(name, 3);
         create->gate = &gate;
         meta_gate_wait(&gate, 15);
         nd_mutex_lock(&gate.lock);
         gate.in_flight++;
         nd_mutex_unlock(&gate.lock);
-        nd_metastore_create_topic(meta.store, &create->request, acknowledged, create);
+        if (name[0] == 'u') {
+            create_user(meta.store, create, name);
+        } else {
+            nd_metastore_create_topic(meta.store, &create->request, acknowledged, create);
+        }
     }
 }
 
@@ -123,6 +147,20 @@ static void ledger_read(struct ledger *ledger, int in, size_t count)
     fclose(file);
 }
 
+static enum nd_err look_up(struct nd_metastore *store, const char *name)
+{
+    struct nd_topic *topic = NULL;
+    struct nd_user *user = NULL;
+    enum nd_err err = name[0] == 'u' ? nd_metastore_user(store, nd_slice_str(name), &user)
+                                     : nd_metastore_topic(store, nd_slice_str(name), &topic);
+    if (err == ND_OK && user != NULL) {
+        assert_string_equal(user->hash + 7, name);
+    }
+    nd_user_unref(user);
+    nd_topic_unref(topic);
+    return err;
+}
+
 static void metastore__loses_nothing_acknowledged_to_kill_9(void **state)
 {
     char *dir = temp_dir_new();
@@ -148,15 +186,14 @@ static void metastore__loses_nothing_acknowledged_to_kill_9(void **state)
 
         meta_open(&meta);
         for (size_t i = 0; i < ledger.count; i++) {
-            struct nd_topic *topic = NULL;
-            enum nd_err err = nd_metastore_topic(meta.store, nd_slice_str(ledger.names[i]), &topic);
-            if (err != ND_OK) {
+            if (look_up(meta.store, ledger.names[i]) != ND_OK) {
                 fail_msg("round %u: %s was acknowledged and is gone", round, ledger.names[i]);
             }
-            nd_topic_unref(topic);
         }
         /* At most what was in flight is there beyond it. */
-        uint64_t known = nd_metastore_topic_count(meta.store);
+        uint64_t users = meta_users_count(&meta);
+        uint64_t known = nd_metastore_topic_count(meta.store) + users;
+        assert_true(users > 0 || ledger.count < 3);
         assert_true(known >= ledger.count && known <= ledger.count + 16 * (round + 1));
         meta_close(&meta);
     }

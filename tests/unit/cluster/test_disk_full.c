@@ -143,12 +143,18 @@ static void wait_ballast(const struct fixture *fixture)
     }
 }
 
+/* Topics and users in turn. */
 static void create_many(struct fixture *fixture, uint32_t count, uint32_t window)
 {
     char name[32];
     for (uint32_t i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "t-%u", fixture->made++);
-        meta_gate_create(&fixture->meta, &fixture->gate, name, window);
+        uint32_t number = fixture->made++;
+        snprintf(name, sizeof name, "%s-%u", number % 2 == 0 ? "t" : "u", number);
+        if (number % 2 == 0) {
+            meta_gate_create(&fixture->meta, &fixture->gate, name, window);
+        } else {
+            meta_gate_create_user(&fixture->meta, &fixture->gate, name, window);
+        }
     }
     meta_gate_wait(&fixture->gate, 0);
 }
@@ -172,15 +178,17 @@ static void create_until_full(struct fixture *fixture)
     assert_string_equal(answer.text, "disk full");
 }
 
-static void expect_topics(struct fixture *fixture, uint64_t count)
+/* Topics and users together. */
+static void expect_made(struct fixture *fixture, uint64_t count)
 {
-    assert_int_equal(nd_metastore_topic_count(fixture->meta.store), count);
+    uint64_t topics = nd_metastore_topic_count(fixture->meta.store);
+    assert_int_equal(topics + meta_users_count(&fixture->meta), count);
     char *story = meta_story_take(&fixture->meta);
     uint64_t lines = 0;
     for (const char *at = story; *at != '\0'; at++) {
         lines += *at == '\n' ? 1 : 0;
     }
-    assert_int_equal(lines, count); /* each was told once, also over the reopening */
+    assert_int_equal(lines, topics); /* each was told once, also over the reopening */
     assert_null(strchr(story, '~'));
     nd_free(story);
 }
@@ -198,10 +206,10 @@ static void metastore_w6__the_ballast_carries_changes_over_a_full_disk(void **st
     assert_int_equal(fixture->gate.refused, 0);
     assert_false(has_ballast(fixture));
     assert_true(nd_metastore_is_leader(fixture->meta.store));
-    expect_topics(fixture, 1000);
+    expect_made(fixture, 1000);
     meta_close(&fixture->meta);
     meta_open(&fixture->meta);
-    expect_topics(fixture, 1000);
+    expect_made(fixture, 1000);
     meta_close(&fixture->meta);
 }
 
@@ -231,10 +239,10 @@ static void metastore_w6__without_room_refuses_changes_until_there_is_some(void 
     create_many(fixture, 300, 8);
     assert_int_equal(fixture->gate.ok, made + 300);
     /* What was refused is nowhere. */
-    expect_topics(fixture, made + 1 + 300);
+    expect_made(fixture, made + 1 + 300);
     meta_close(&fixture->meta);
     meta_open(&fixture->meta);
-    expect_topics(fixture, made + 1 + 300);
+    expect_made(fixture, made + 1 + 300);
     meta_close(&fixture->meta);
 }
 
@@ -301,7 +309,7 @@ static void metastore_open__without_room_says_what_it_needs(void **state)
     atomic_store(&disk.left, 0);
     meta_open(&fixture->meta); /* the ballast makes room to start */
     assert_false(has_ballast(fixture));
-    expect_topics(fixture, 10);
+    expect_made(fixture, 10);
     meta_close(&fixture->meta);
     atomic_store(&disk.left, 0);
     uint32_t files = files_count(fixture->raft_dir, "");
@@ -315,7 +323,7 @@ static void metastore_open__without_room_says_what_it_needs(void **state)
     atomic_store(&disk.left, PLENTY);
     nd_free(meta_story_take(&fixture->meta));
     meta_open(&fixture->meta);
-    expect_topics(fixture, 10);
+    expect_made(fixture, 10);
     meta_close(&fixture->meta);
 }
 
