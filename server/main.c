@@ -7,6 +7,7 @@
 #include "clients/cli/cli.h"
 #endif
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +33,24 @@ static void usage(FILE *out)
 #endif
 }
 
+/* `words`: what follows the command. */
+static int version(char *const *words)
+{
+    bool json = words[0] != NULL && strcmp(words[0], "--json") == 0;
+
+    if (words[json ? 1 : 0] != NULL) {
+        fprintf(stderr, "narad: version: unexpected \"%s\"; only --json is taken\n",
+                words[json ? 1 : 0]);
+        return 1;
+    }
+    if (json) {
+        printf("{\"version\":\"%s\",\"build\":\"%s\"}\n", nd_version(), nd_version_long());
+    } else {
+        printf("narad %s\n", nd_version_long());
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *command = argc < 2 ? "help" : argv[1];
@@ -51,8 +70,7 @@ int main(int argc, char **argv)
         return nd_dump_main(argc - 2, (const char *const *)(argv + 2));
     }
     if (strcmp(command, "version") == 0 || strcmp(command, "--version") == 0) {
-        printf("narad %s\n", nd_version_long());
-        return 0;
+        return version(argv + (strcmp(argv[1], "client") == 0 ? 3 : 2));
     }
     if (strcmp(command, "help") == 0 || strcmp(command, "--help") == 0 ||
         strcmp(command, "-h") == 0) {

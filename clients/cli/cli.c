@@ -2,6 +2,7 @@
 #include "clients/cli/cli.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,11 +14,14 @@
 #include "storage/base/duration.h"
 
 #include "clients/cli/commands.h"
+#include "clients/cli/secret.h"
 
 static const struct cli_command *const commands[] = {
-    &cmd_topics_create, &cmd_topics_list, &cmd_topics_get, &cmd_topics_alter,
-    &cmd_topics_delete, &cmd_produce,     &cmd_consume,    &cmd_ack,
-    &cmd_sub,           &cmd_replay,      &cmd_bench,      &cmd_metrics,
+    &cmd_topics_create, &cmd_topics_list, &cmd_topics_get,   &cmd_topics_alter, &cmd_topics_delete,
+    &cmd_produce,       &cmd_consume,     &cmd_ack,          &cmd_sub,          &cmd_replay,
+    &cmd_bench,         &cmd_metrics,     &cmd_users_create, &cmd_users_list,   &cmd_users_get,
+    &cmd_users_delete,  &cmd_users_grant, &cmd_users_passwd, &cmd_ctx_add,      &cmd_ctx_select,
+    &cmd_ctx_ls,        &cmd_ctx_rm,
 };
 
 uint64_t cli_now_ns(void)
@@ -106,6 +110,11 @@ static void command_help(const struct cli_command *command, const struct cli_opt
     for (const struct cli_option *o = common; o->name != NULL; o++) {
         option_help(o);
     }
+    printf(
+        "\nD is a duration such as 500ms, 10s or 1h30m. Each connection option is the first of: "
+        "the\n"
+        "flag, the variable, the context. With --server or NARAD_SERVER the selected context is\n"
+        "left out.\n");
     printf("\nExit status: 0 done, 1 wrong usage, refused or not done in whole.\n");
 }
 
@@ -291,14 +300,32 @@ void nd_cli_usage(FILE *out)
 
 /* What may be asked of every command. */
 struct common {
-    const char *server;
+    struct cli_flags flags;
     uint64_t timeout_ms;
     bool json, help;
 };
 
 static const struct cli_option common_options[] = {
-    {"--server", 's', CLI_TEXT, offsetof(struct common, server), CLI_UNMARKED,
+    {"--server", 's', CLI_TEXT, offsetof(struct common, flags.server), CLI_UNMARKED,
      "HOST:PORT|unix:PATH", "the node (NARAD_SERVER; default 127.0.0.1:7941)"},
+    {"--ctx", 0, CLI_TEXT, offsetof(struct common, flags.ctx), CLI_UNMARKED, "NAME",
+     "a context of `narad ctx` (NARAD_CTX; default: the selected one)"},
+    {"--user", 'u', CLI_TEXT, offsetof(struct common, flags.user), CLI_UNMARKED, "NAME",
+     "who asks (NARAD_USER)"},
+    {"--password", 'p', CLI_TEXT, offsetof(struct common, flags.password), CLI_UNMARKED, "TEXT",
+     "NARAD_PASS or --password-stdin hide it better"},
+    {"--password-stdin", 0, CLI_FLAG, offsetof(struct common, flags.password_stdin), CLI_UNMARKED,
+     NULL, "the password is the first line of standard input"},
+    {"--tls", 0, CLI_FLAG, offsetof(struct common, flags.tls), CLI_UNMARKED, NULL,
+     "encrypt (NARAD_TLS=1); the options below imply it"},
+    {"--ca-file", 0, CLI_TEXT, offsetof(struct common, flags.ca_file), CLI_UNMARKED, "FILE",
+     "authorities to trust (NARAD_CA_FILE; default: the system's)"},
+    {"--cert-file", 0, CLI_TEXT, offsetof(struct common, flags.cert_file), CLI_UNMARKED, "FILE",
+     "certificate to show (NARAD_CERT_FILE)"},
+    {"--key-file", 0, CLI_TEXT, offsetof(struct common, flags.key_file), CLI_UNMARKED, "FILE",
+     "and its key (NARAD_KEY_FILE)"},
+    {"--tls-server-name", 0, CLI_TEXT, offsetof(struct common, flags.tls_server_name), CLI_UNMARKED,
+     "NAME", "in the node's certificate (NARAD_TLS_SERVER_NAME; default: the host)"},
     {"--timeout", 0, CLI_DURATION, offsetof(struct common, timeout_ms), CLI_UNMARKED, "D",
      "of one call (default 40s)"},
     {"--json", 0, CLI_FLAG, offsetof(struct common, json), CLI_UNMARKED, NULL,
@@ -324,49 +351,41 @@ int cli_node_ask(const struct cli *cli, const char *doing)
     return code == NARAD_OK ? CLI_OK : cli_fail_code(doing, code, error.text);
 }
 
-/* Said here, because gRPC would say only that some name does not resolve. */
-static bool names_a_node(const char *server)
-{
-    if (strncmp(server, "unix:", 5) == 0) {
-        return server[5] != '\0';
-    }
-    const char *colon = strrchr(server, ':');
-    if (colon == NULL || colon == server || strchr(server, '/') != NULL) {
-        return false;
-    }
-    size_t digits = strspn(colon + 1, "0123456789");
-    long port = strtol(colon + 1, NULL, 10);
-    return digits > 0 && colon[1 + digits] == '\0' && port > 0 && port <= UINT16_MAX;
-}
-
-static int command_run(struct cli *cli, const struct cli_command *command,
-                       const struct common *common)
+/* The command with a connection for it. */
+static int connected_run(struct cli *cli, const struct cli_command *command)
 {
     struct narad_error error;
-    struct narad_options options = {
-        .server = common->server,
-        .timeout_ms = (uint32_t)ND_MIN(common->timeout_ms, UINT32_MAX - 1),
-        .connect_timeout_ms = CLI_CONNECT_MS,
-    };
+    struct narad_options options = cli_target_options(cli->target);
+
+    options.timeout_ms = (uint32_t)ND_MIN(cli->timeout_ms, UINT32_MAX - 1);
+    options.connect_timeout_ms = CLI_CONNECT_MS;
+    if (narad_client_new(&cli->client, &options, &error) != NARAD_OK) {
+        return cli_fail("%s", error.text);
+    }
+    int result = command->run(cli);
+    narad_client_free(cli->client);
+    return result;
+}
+
+static int command_run(struct cli *cli, const struct cli_command *command)
+{
+    struct cli_target target = {.server = NULL};
+    int result;
 
     if (cli->args_count < command->args_min) {
         return cli_usage_error(cli, "missing argument: %s", command->arguments);
     }
-    if (common->timeout_ms == 0) {
+    if (cli->timeout_ms == 0) {
         return cli_usage_error(cli, "--timeout must be above 0");
     }
-    const char *set = getenv("NARAD_SERVER"); /* empty: as if not set */
-    const char *server =
-        common->server == NULL && set != NULL && *set != '\0' ? set : common->server;
-    if (server != NULL && !names_a_node(server)) {
-        return cli_usage_error(cli, "%s \"%s\": must be HOST:PORT or unix:PATH",
-                               common->server != NULL ? "--server" : "NARAD_SERVER", server);
+    if (command->offline) {
+        result = command->run(cli);
+    } else {
+        result = cli_target_choose(&target, cli->flags, cli->command);
+        cli->target = &target;
+        result = result == CLI_OK ? connected_run(cli, command) : result;
+        cli_target_release(&target);
     }
-    if (narad_client_new(&cli->client, &options, &error) != NARAD_OK) {
-        return cli_fail("--server: %s", error.text);
-    }
-    int result = command->run(cli);
-    narad_client_free(cli->client);
     errno = 0;
     if (!cli_output_flush()) {
         return cli_fail("standard output: %s", errno != 0 ? strerror(errno) : "a write failed");
@@ -382,21 +401,45 @@ static int unknown_command(char **words)
     return CLI_FAILED;
 }
 
+/* The first of two words? */
+static bool is_group(const char *word)
+{
+    for (size_t i = 0; i < ND_ARRAY_SIZE(commands); i++) {
+        size_t size = strcspn(commands[i]->name, " ");
+        if (commands[i]->name[size] == ' ' && strlen(word) == size &&
+            memcmp(commands[i]->name, word, size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* `narad topics`, `narad topics --help`, `narad client help`. */
 static bool asks_for_help(char **words)
 {
     const char *last = words[0] == NULL ? NULL : words[1];
 
     return words[0] == NULL || strcmp(words[0], "help") == 0 || strcmp(words[0], "--help") == 0 ||
-           strcmp(words[0], "-h") == 0 || (strcmp(words[0], "topics") == 0 && last == NULL) ||
+           strcmp(words[0], "-h") == 0 || (last == NULL && is_group(words[0])) ||
            (last != NULL && (strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0));
+}
+
+/* For jansson: what a context holds may be a password. */
+static void wiping_free(void *memory)
+{
+    if (memory != NULL) {
+        explicit_bzero(memory, malloc_usable_size(memory));
+    }
+    free(memory);
 }
 
 int nd_cli_main(int argc, char **argv)
 {
     struct common common = {.timeout_ms = 40000};
-    struct cli cli = {0};
+    struct cli cli = {.flags = &common.flags};
     size_t words = 0;
+
+    json_set_alloc_funcs(malloc, wiping_free);
 
     char **rest = argv + ND_MIN(argc, 1);
     if (rest[0] != NULL && strcmp(rest[0], "client") == 0) {
@@ -422,11 +465,15 @@ int nd_cli_main(int argc, char **argv)
     int result = command_line(&cli, targets, command->args_max, rest + words);
     cli.json = common.json;
     cli.timeout_ms = common.timeout_ms;
+    if (common.flags.password != NULL) {
+        common.flags.password = cli_secret_take(common.flags.password);
+    }
     if (result == CLI_OK && common.help) {
         command_help(command, common_options);
     } else if (result == CLI_OK) {
-        result = command_run(&cli, command, &common);
+        result = command_run(&cli, command);
     }
+    cli_secret_free(common.flags.password);
     nd_free(values);
     return result;
 }

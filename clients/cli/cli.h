@@ -11,6 +11,7 @@
 #include "storage/base/compiler.h"
 
 #include "clients/c/include/narad/client.h"
+#include "clients/cli/connect.h"
 
 /* Exit codes: what scripts may rely on. */
 enum {
@@ -51,9 +52,11 @@ struct cli {
     const char *command; /* "topics create" */
     bool json;
     uint64_t timeout_ms;
-    struct narad_client *client;
-    const void *values;  /* the command's options: its struct of values */
-    const char *args[8]; /* positional */
+    const struct cli_flags *flags;   /* of the command line */
+    const struct cli_target *target; /* where `client` leads */
+    struct narad_client *client;     /* NULL for a command that is offline */
+    const void *values;              /* the command's options: its struct of values */
+    const char *args[8];             /* positional */
     size_t args_count;
 };
 
@@ -66,6 +69,7 @@ struct cli_command {
     const struct cli_option *options; /* ends with name NULL; may be NULL */
     size_t values_size;               /* of their struct of values, */
     const void *defaults;             /* which begins as a copy of this; NULL: zeros */
+    bool offline;                     /* asks no node */
     int (*run)(struct cli *cli);
 };
 
@@ -74,6 +78,8 @@ int cli_fail(const char *format, ...) ND_PRINTF(1, 2);
 int cli_usage_error(const struct cli *cli, const char *format, ...) ND_PRINTF(2, 3);
 /* The same from what the library said: "narad: <doing>: NOT_FOUND: topic not found". */
 int cli_fail_code(const char *doing, int code, const char *text);
+/* What was done: an object when --json asks for it, else a word on standard error. Frees `json`. */
+void cli_done(const struct cli *cli, json_t *json, const char *word);
 /* Print and free: two-space indent and a line feed, or one line. */
 void cli_print_json(json_t *json, bool compact);
 json_t *cli_topic_json(const Narad__V1__Topic *topic);

@@ -5,6 +5,7 @@
 
 #include "storage/base/alloc.h"
 
+#include "clients/c/src/basic.h"
 #include "clients/cli/bench.h"
 #include "clients/cli/commands.h"
 
@@ -175,18 +176,38 @@ void bench_alone(struct bench *bench)
     bench->cli->client = NULL;
 }
 
+/* Where the library's client leads, and as the same user. */
+static enum nd_err bench_connect(struct bench *bench, struct nd_errmsg *msg)
+{
+    const struct cli_target *target = bench->cli->target;
+    char *basic = target->user != NULL ? basic_new(target->user, target->password) : NULL;
+    struct nd_rpc_metadata authorization = {"authorization", basic};
+    struct nd_rpc_channel_options options = {
+        .target = narad_client_server(bench->cli->client),
+        .metadata = &authorization,
+        .metadata_count = basic != NULL ? 1 : 0,
+        .tls = target->tls,
+        .tls_ca_file = target->ca_file,
+        .tls_cert_file = target->cert_file,
+        .tls_key_file = target->key_file,
+        .tls_server_name = target->tls_server_name,
+    };
+    enum nd_err err = nd_rpc_channel_new(&bench->channel, &options, msg);
+
+    basic_free(basic);
+    return err;
+}
+
 static int bench_run_mode(struct bench *bench, const struct mode *mode)
 {
     struct nd_errmsg msg = {""};
-    struct nd_rpc_channel_options options = {.target = narad_client_server(bench->cli->client)};
-
     if (mode->run != bench_disk && cli_node_ask(bench->cli, mode->name) != CLI_OK) {
         return CLI_FAILED;
     }
     if (mode->needs_topic && topic_make(bench) != CLI_OK) {
         return CLI_FAILED;
     }
-    if (nd_rpc_channel_new(&bench->channel, &options, &msg) != ND_OK) {
+    if (bench_connect(bench, &msg) != ND_OK) {
         return cli_fail("%s", msg.text);
     }
     if (!mode->fills) {

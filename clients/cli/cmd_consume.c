@@ -230,7 +230,11 @@ static int ack_run(struct cli *cli)
     } else if (response->results[0]->code != NARAD_OK) {
         result = cli_fail_code("ack", (int)response->results[0]->code, response->results[0]->error);
     } else {
-        fprintf(stderr, "%s\n", flags->extend ? "extended" : flags->nack ? "nacked" : "acked");
+        const char *word = flags->extend ? "extended" : flags->nack ? "nacked" : "acked";
+        cli_done(cli,
+                 json_pack("{s:s, s:s, s:s}", "topic", cli->args[0], "receipt_handle", handle,
+                           "outcome", word),
+                 word);
     }
     narad_response_free(response);
     return result;

@@ -136,6 +136,9 @@ static int session_report(const struct session *session, uint64_t took_ns)
     uint64_t count = session->flags->count;
     double seconds = (double)took_ns / 1e9;
 
+    if (session->code != NARAD_OK && session->received == 0) {
+        return cli_fail_code("sub", session->code, session->text);
+    }
     fprintf(stderr, "%" PRIu64 " messages, %" PRIu64 " acked in %.3f s (%.0f/s)\n",
             session->received, session->settled, seconds,
             seconds > 0 ? (double)session->received / seconds : 0.0);
@@ -190,6 +193,9 @@ static int session_run(struct session *session, struct narad_client *client)
     if (code != NARAD_OK) {
         return cli_fail_code("sub", code, error.text);
     }
+    nd_mutex_lock(&session->lock);
+    session->last_ns = ND_MAX(session->last_ns, start); /* --idle counts from here */
+    nd_mutex_unlock(&session->lock);
     session_wait(session);
     nd_mutex_lock(&session->lock);
     /* Waiting for --idle is no work. */
@@ -208,21 +214,19 @@ static int session_run(struct session *session, struct narad_client *client)
 static int sub_run(struct cli *cli)
 {
     const struct sub_flags *flags = cli->values;
-    struct session session = {.cli = cli, .flags = flags, .last_ns = cli_now_ns()};
+    struct session session = {.cli = cli, .flags = flags};
     struct narad_client *client = NULL;
     struct narad_error error;
-    struct narad_options options = {
-        .server = narad_client_server(cli->client),
-        .connect_timeout_ms = (uint32_t)ND_MIN(flags->reconnect_ms, UINT32_MAX - 1),
-    };
+    struct narad_options options = cli_target_options(cli->target);
 
+    options.connect_timeout_ms = (uint32_t)ND_MIN(flags->reconnect_ms, UINT32_MAX - 1);
     /* A running subscription waits for its node to come back; a wrong address is told at once. */
     int result = cli_node_ask(cli, "sub");
     if (result != CLI_OK) {
         return result;
     }
     if (narad_client_new(&client, &options, &error) != NARAD_OK) {
-        return cli_fail("--server: %s", error.text);
+        return cli_fail("%s", error.text);
     }
     nd_mutex_init(&session.lock);
     nd_cond_init(&session.changed);

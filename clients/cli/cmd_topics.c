@@ -292,7 +292,7 @@ static int delete_run(struct cli *cli)
         return cli_fail_code("delete topic", code, error.text);
     }
     narad_response_free(response);
-    fprintf(stderr, "deleted\n");
+    cli_done(cli, json_pack("{s:s, s:b}", "name", cli->args[0], "deleted", 1), "deleted");
     return CLI_OK;
 }
 
@@ -310,6 +310,9 @@ static int metrics_run(struct cli *cli)
     Narad__V1__MetricsResponse *response = NULL;
     struct narad_error error;
 
+    if (cli->json) {
+        return cli_usage_error(cli, "--json: metrics are text in the form of Prometheus only");
+    }
     narad__v1__metrics_request__init(&request);
     int code = narad_metrics(cli->client, &request, &response, &error);
     if (code != NARAD_OK) {

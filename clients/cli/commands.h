@@ -13,5 +13,8 @@ extern const struct cli_command cmd_sub;
 extern const struct cli_command cmd_replay;
 extern const struct cli_command cmd_bench;
 extern const struct cli_command cmd_metrics;
+extern const struct cli_command cmd_users_create, cmd_users_list, cmd_users_get, cmd_users_delete,
+    cmd_users_grant, cmd_users_passwd;
+extern const struct cli_command cmd_ctx_add, cmd_ctx_select, cmd_ctx_ls, cmd_ctx_rm;
 
 #endif

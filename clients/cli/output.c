@@ -17,6 +17,16 @@ void cli_print_json(json_t *json, bool compact)
     json_decref(json);
 }
 
+void cli_done(const struct cli *cli, json_t *json, const char *word)
+{
+    if (cli->json) {
+        cli_print_json(json, true);
+    } else {
+        fprintf(stderr, "%s\n", word);
+        json_decref(json);
+    }
+}
+
 json_t *cli_topic_json(const Narad__V1__Topic *topic)
 {
     json_t *json = json_object();

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clients/c/src/basic.h"
 #include "clients/c/src/internal.h"
 
 uint32_t retry_pause_ms(uint32_t tries)
@@ -25,44 +26,6 @@ const char *server_choose(const struct narad_options *options)
 }
 
 /* --- credentials --- */
-
-static void base64(char *out, const uint8_t *bytes, size_t size)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (size_t i = 0; i < size; i += 3) {
-        size_t left = size - i;
-        uint32_t v = (uint32_t)bytes[i] << 16;
-        v |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
-        v |= left > 2 ? bytes[i + 2] : 0;
-        *out++ = digits[v >> 18];
-        *out++ = digits[v >> 12 & 63];
-        *out++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *out++ = left > 2 ? digits[v & 63] : '=';
-    }
-    *out = '\0';
-}
-
-static void secret_free(char *text)
-{
-    if (text != NULL) {
-        explicit_bzero(text, strlen(text));
-        nd_free(text);
-    }
-}
-
-/* "Basic dXNlcjpwYXNz", for secret_free. */
-static char *basic_new(const char *username, const char *password)
-{
-    char *pair = nd_xasprintf("%s:%s", username, password);
-    size_t size = strlen(pair);
-    char *header = nd_xmalloc(sizeof "Basic " + (size + 2) / 3 * 4);
-
-    memcpy(header, "Basic ", 6);
-    base64(header + 6, (const uint8_t *)pair, size);
-    secret_free(pair);
-    return header;
-}
 
 /* What is wrong with them; NULL: nothing. */
 static const char *credentials_problem(const struct narad_options *options)
@@ -110,7 +73,7 @@ int channel_open(struct narad_client *client, const struct narad_options *option
 
     client->tls = options->tls;
     enum nd_err err = nd_rpc_channel_new(&client->channel, &channel, &msg);
-    secret_free(basic);
+    basic_free(basic);
     return err == ND_OK ? NARAD_OK : error_set(error, NARAD_INVALID_ARGUMENT, msg.text);
 }
 
