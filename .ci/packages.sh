@@ -25,6 +25,7 @@ test=(
     libcmocka-dev git openssl
     clang libclang-rt-14-dev clang-format-14 clang-tidy-14
     python3 python3-grpcio python3-grpc-tools                # a stock client
+    python3-yaml curl                                        # docs/openapi.yaml, the README's session
 )
 # The second stock client. Whoever has a Node.js of another origin keeps it: Debian's npm would not go with it.
 command -v npm > /dev/null || test+=(nodejs npm)
