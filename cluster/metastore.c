@@ -272,6 +272,7 @@ static void metastore_free(struct nd_metastore *metastore)
     nd_user_table_unref(metastore->users);
     nd_free(metastore->members);
     nd_mutex_release(&metastore->lock);
+    nd_mutex_release(&metastore->watch_lock);
     nd_free(metastore->node_id);
     nd_free(metastore->address);
     nd_free(metastore->view_path);
@@ -301,6 +302,7 @@ static struct nd_metastore *metastore_new(const struct nd_metastore_options *opt
     metastore->published = nd_topic_table_new();
     metastore->users = nd_user_table_build(NULL, 0);
     nd_mutex_init(&metastore->lock);
+    nd_mutex_init(&metastore->watch_lock);
     nd_list_init(&metastore->waiters);
     nd_list_init(&metastore->changes);
     nd_state_init(&metastore->state);

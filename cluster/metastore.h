@@ -110,6 +110,10 @@ ND_CHECKED enum nd_err nd_metastore_user(struct nd_metastore *metastore, struct 
 size_t nd_metastore_users(struct nd_metastore *metastore, struct nd_user ***out);
 /* Raised by every change of any user, after the new record can be read. Starts at 1. */
 uint64_t nd_metastore_users_version(const struct nd_metastore *metastore);
+/* `changed(arg)` after every raise of the version, on the raft thread; NULL: nobody, and it does
+ * not run any more when this returns. One at a time. */
+void nd_metastore_watch_users(struct nd_metastore *metastore, void (*changed)(void *arg),
+                              void *arg);
 
 /* As nd_change_done_fn, about users: ALREADY_EXISTS, NOT_FOUND, PERMISSION_DENIED (root is not to
  * be changed so; text says what), the rest as there. `user` borrowed; NULL on error and after a

@@ -82,6 +82,11 @@ void nd_metastore_publish_users(struct nd_metastore *metastore, struct nd_user_t
     /* release: who sees the new version reads the new records */
     atomic_fetch_add_explicit(&metastore->users_version, 1, memory_order_release);
     nd_user_table_unref(old);
+    nd_mutex_lock(&metastore->watch_lock);
+    if (metastore->users_changed != NULL) {
+        metastore->users_changed(metastore->users_changed_arg);
+    }
+    nd_mutex_unlock(&metastore->watch_lock);
 }
 
 void nd_metastore_publish_members(struct nd_metastore *metastore, const struct nd_state *state)

@@ -33,7 +33,10 @@ struct nd_metastore {
     uint32_t members_count;           /* guarded by lock */
     struct nd_list waiters;           /* guarded by lock: who waits for the catch-up */
     atomic_bool caught_up, leader;
-    _Atomic uint64_t users_version; /* raised behind each swap of `users` */
+    _Atomic uint64_t users_version;   /* raised behind each swap of `users` */
+    struct nd_mutex watch_lock;       /* held while users_changed runs; before `lock` */
+    void (*users_changed)(void *arg); /* guarded by watch_lock; or NULL */
+    void *users_changed_arg;          /* guarded by watch_lock */
 
     /* raft thread */
     struct nd_state state;

@@ -43,6 +43,14 @@ uint64_t nd_metastore_users_version(const struct nd_metastore *metastore)
     return atomic_load_explicit(&metastore->users_version, memory_order_acquire);
 }
 
+void nd_metastore_watch_users(struct nd_metastore *metastore, void (*changed)(void *arg), void *arg)
+{
+    nd_mutex_lock(&metastore->watch_lock);
+    metastore->users_changed = changed;
+    metastore->users_changed_arg = arg;
+    nd_mutex_unlock(&metastore->watch_lock);
+}
+
 /* --- changes --- */
 
 /* A hash that does not fit stays empty, which is refused. */

@@ -54,6 +54,7 @@ struct nd_rpc_method {
     /* Always last, exactly once, on the worker. Free the user data here. */
     void (*on_done)(struct nd_rpc_call *call);
     bool manual_read;
+    uint32_t right; /* for authenticate and the handlers: nd_rpc_call_right(); not looked at */
 };
 
 enum nd_rpc_admission { ND_RPC_ADMIT, ND_RPC_REFUSE, ND_RPC_LATER };
@@ -125,6 +126,8 @@ void *nd_rpc_call_server_user(const struct nd_rpc_call *call);
 void nd_rpc_call_set_user(struct nd_rpc_call *call, void *user);
 void *nd_rpc_call_user(const struct nd_rpc_call *call);
 const char *nd_rpc_call_method(const struct nd_rpc_call *call);
+uint32_t nd_rpc_call_right(const struct nd_rpc_call *call); /* its method's */
+enum nd_rpc_kind nd_rpc_call_kind(const struct nd_rpc_call *call);
 /* For this call's decoded messages and small things; released with the call (unary, server-stream)
  * or after each on_message (other streams). A handler that has copied what it needs may reset it
  * earlier. It refuses more than 8 times message_bytes_max, so that small hostile bytes cannot grow

@@ -80,6 +80,10 @@ struct nd_handlers *nd_handlers_new(const struct nd_handlers_options *options)
     nd_budget_init(&h->admin, ADMIN_CALLS, ADMIN_CALLS);
     nd_mutex_init(&h->lock);
     nd_list_init(&h->streams);
+    nd_list_init(&h->watched);
+    for (size_t i = 0; i < ND_ARRAY_SIZE(methods); i++) {
+        ND_ASSERT(methods[i]->right != ND_RIGHT_UNSET);
+    }
     return h;
 }
 
@@ -88,7 +92,7 @@ void nd_handlers_free(struct nd_handlers *handlers)
     if (handlers == NULL) {
         return;
     }
-    ND_ASSERT(nd_list_empty(&handlers->streams));
+    ND_ASSERT(nd_list_empty(&handlers->streams) && nd_list_empty(&handlers->watched));
     nd_budget_release(&handlers->produce);
     nd_budget_release(&handlers->settles);
     nd_budget_release(&handlers->polls);
@@ -261,4 +265,13 @@ uint32_t nd_deliveries_fit(const struct nd_delivery *deliveries, uint32_t count)
         }
     }
     return count;
+}
+
+size_t nd_deliveries_bytes(const struct nd_delivery *deliveries, uint32_t count)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += deliveries[i].record.payload.size;
+    }
+    return bytes;
 }

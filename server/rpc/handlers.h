@@ -7,6 +7,7 @@
 #include "cluster/metastore.h"
 #include "proto/rpc/server.h"
 #include "server/broker/broker.h"
+#include "server/rpc/access.h"
 #include "server/rpc/budgets.h"
 
 /* What a new topic gets where its request says 0, and the bounds (settings topic.*). */
@@ -16,6 +17,8 @@ struct nd_topic_defaults {
     uint32_t max_in_flight, max_acked_ahead;
 };
 
+struct nd_auth;
+
 struct nd_handlers_options {
     struct nd_broker *broker;
     struct nd_metastore *metastore;
@@ -24,6 +27,12 @@ struct nd_handlers_options {
     struct nd_topic_defaults topic;
     const char *version; /* borrowed */
     bool dev;            /* serve narad.v1.Bench */
+    struct nd_auth *auth;
+    struct nd_quotas *quotas;
+    bool security;                     /* credentials are needed, rights are asked for */
+    bool metrics_open;                 /* but not for the metrics */
+    bool reads_need_grant;             /* topics are seen by who has a right on them (compat 3) */
+    bool count_produce, count_consume; /* `quotas` limit it at all */
 };
 
 struct nd_handlers {
@@ -38,6 +47,7 @@ struct nd_handlers {
     _Atomic uint32_t inside; /* handlers between their look at `stopping` and their hand-over */
     struct nd_mutex lock;
     struct nd_list streams; /* of struct nd_stream, open ones; guarded by lock */
+    struct nd_list watched; /* of struct nd_watched; guarded by lock */
 };
 
 struct nd_handlers *nd_handlers_new(const struct nd_handlers_options *options);
@@ -48,7 +58,7 @@ void nd_handlers_free(struct nd_handlers *handlers);
  * `wait_ms` at most. @thread main */
 void nd_handlers_stop(struct nd_handlers *handlers, uint32_t wait_ms);
 
-/* The table; static. */
+/* The table; static. Each method names its right. */
 const struct nd_rpc_method *const *nd_handlers_methods(bool dev, size_t *count_out);
 const struct nd_rpc_file *const *nd_handlers_files(bool dev, size_t *count_out);
 
@@ -90,6 +100,8 @@ void nd_handlers_nack(struct nd_handlers *handlers, const struct nd_topic *topic
                       const struct nd_delivery *deliveries, uint32_t count);
 /* How many of the deliveries fit into an answer that any client accepts (4 MiB); at least one. */
 uint32_t nd_deliveries_fit(const struct nd_delivery *deliveries, uint32_t count);
+
+size_t nd_deliveries_bytes(const struct nd_delivery *deliveries, uint32_t count); /* of payloads */
 
 extern const struct nd_rpc_method nd_rpc_produce, nd_rpc_produce_stream;
 extern const struct nd_rpc_method nd_rpc_consume, nd_rpc_consume_stream;

@@ -96,7 +96,10 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_refuse_bytes(call, "AckRequest");
         return;
     }
-    enum nd_err err = check(r, &msg);
+    enum nd_err err = nd_access_check(call, nd_slice_str(r->topic), &msg);
+    if (err == ND_OK) {
+        err = check(r, &msg);
+    }
     if (err == ND_OK) {
         err = nd_handlers_topic(nd_handlers_of(call), nd_slice_str(r->topic), &topic, &msg);
     }
@@ -112,4 +115,5 @@ const struct nd_rpc_method nd_rpc_ack = {
     .kind = ND_RPC_UNARY,
     .message_bytes_max = 4 << 20,
     .on_start = on_start,
+    .right = ND_RIGHT_CONSUME,
 };

@@ -183,10 +183,13 @@ static void take_items(struct ack_stream *s, Narad__V1__AckItem *const *items, s
         struct bundle b = bundle_of(items + at, count - at);
         take_name(s, items[at]->topic);
         at += b.items_count;
-        enum nd_err err = check_count(b.settles, &msg);
+        struct nd_slice name = nd_slice_make(s->topic, s->topic_size);
+        enum nd_err err = nd_access_check(s->base.call, name, &msg);
         if (err == ND_OK) {
-            err = nd_handlers_topic(s->base.handlers, nd_slice_make(s->topic, s->topic_size),
-                                    &topic, &msg);
+            err = check_count(b.settles, &msg);
+        }
+        if (err == ND_OK) {
+            err = nd_handlers_topic(s->base.handlers, name, &topic, &msg);
         }
         if (err != ND_OK) {
             refuse_items(s, &b, err, msg.text);
@@ -262,4 +265,5 @@ const struct nd_rpc_method nd_rpc_ack_stream = {
     .on_cancel = on_cancel,
     .on_done = on_done,
     .manual_read = true,
+    .right = ND_RIGHT_CONSUME,
 };

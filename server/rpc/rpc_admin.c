@@ -16,11 +16,24 @@ struct change {
     struct nd_rpc_call *call;
     struct nd_topic_alter steps[3]; /* alter: retention, caps, partitions */
     uint32_t steps_count, step;
+    const char *event;                      /* of the audit log */
     char topic[ND_TOPIC_NAME_SIZE_MAX + 1]; /* checked */
 };
 
+/* May the call do it? Refusals are told, also to the audit log. */
+static bool is_allowed(struct nd_rpc_call *call, const char *event, const char *topic)
+{
+    struct nd_errmsg msg = {""};
+    enum nd_err err = nd_access_check(call, nd_slice_str(topic), &msg);
+    if (err != ND_OK) {
+        nd_access_audit(call, event, topic, err);
+        nd_call_fail(call, err, &msg);
+    }
+    return err == ND_OK;
+}
+
 /* A change may begin: the budget and the gate are taken. */
-static struct change *change_begin(struct nd_rpc_call *call, const char *topic)
+static struct change *change_begin(struct nd_rpc_call *call, const char *event, const char *topic)
 {
     struct nd_handlers *h = nd_handlers_of(call);
     if (!nd_budget_take(&h->admin, 1)) {
@@ -35,6 +48,7 @@ static struct change *change_begin(struct nd_rpc_call *call, const char *topic)
     struct change *change = nd_xcalloc(1, sizeof *change);
     change->handlers = h;
     change->call = call;
+    change->event = event;
     snprintf(change->topic, sizeof change->topic, "%s", topic);
     return change;
 }
@@ -52,7 +66,15 @@ static void change_failed(struct change *change, enum nd_err err, const char *te
     if (err == ND_ERR_TOPIC_NOT_FOUND || err == ND_ERR_TOPIC_EXISTS) {
         nd_errmsg_set(&msg, "%s: \"%s\"", text, change->topic);
     }
+    nd_access_audit(change->call, change->event, change->topic, err);
     nd_rpc_call_fail(change->call, err, msg.text);
+    change_end(change);
+}
+
+static void change_done(struct change *change, const ProtobufCMessage *response)
+{
+    nd_access_audit(change->call, change->event, change->topic, ND_OK);
+    nd_rpc_call_reply(change->call, response);
     change_end(change);
 }
 
@@ -70,8 +92,14 @@ static void created(void *arg, enum nd_err err, const char *text, const struct n
     }
     nd_topic_view_init(&topic_view, topic);
     response.topic = &topic_view.message;
-    nd_rpc_call_reply(change->call, &response.base);
-    change_end(change);
+    change_done(change, &response.base);
+}
+
+static void owner_set(struct nd_rpc_call *call, struct nd_topic_create *create)
+{
+    struct nd_user *user = nd_caller_user(nd_access_caller(call));
+    snprintf(create->owner, sizeof create->owner, "%s", user == NULL ? "" : user->name);
+    nd_user_unref(user);
 }
 
 static void on_create(struct nd_rpc_call *call, struct nd_slice request)
@@ -95,12 +123,16 @@ static void on_create(struct nd_rpc_call *call, struct nd_slice request)
         .max_in_flight = r->max_in_flight_per_partition,
         .max_acked_ahead = r->max_acked_ahead_per_partition,
     };
+    if (!is_allowed(call, "topic create", r->name)) {
+        return;
+    }
     enum nd_err err = nd_topic_create_get(&wish, &h->options.topic, &create, &msg);
     if (err != ND_OK) {
         nd_call_fail(call, err, &msg);
         return;
     }
-    struct change *change = change_begin(call, create.name);
+    owner_set(call, &create);
+    struct change *change = change_begin(call, "topic create", create.name);
     if (change != NULL) {
         nd_metastore_create_topic(h->options.metastore, &create, created, change);
         nd_handlers_leave(h);
@@ -141,8 +173,7 @@ static void altered(void *arg, enum nd_err err, const char *text, const struct n
     }
     nd_topic_view_init(&topic_view, topic);
     response.topic = &topic_view.message;
-    nd_rpc_call_reply(change->call, &response.base);
-    change_end(change);
+    change_done(change, &response.base);
 }
 
 /* Split the request into its groups. */
@@ -189,12 +220,15 @@ static void on_alter(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_refuse_bytes(call, "AlterTopicRequest");
         return;
     }
+    if (!is_allowed(call, "topic alter", r->name)) {
+        return;
+    }
     enum nd_err err = nd_topic_name_check(nd_slice_str(r->name), &msg);
     if (err != ND_OK) {
         nd_call_fail(call, err, &msg);
         return;
     }
-    struct change *change = change_begin(call, r->name);
+    struct change *change = change_begin(call, "topic alter", r->name);
     if (change == NULL) {
         return;
     }
@@ -222,8 +256,7 @@ static void deleted(void *arg, enum nd_err err, const char *text, const struct n
         change_failed(change, err, text);
         return;
     }
-    nd_rpc_call_reply(change->call, &response.base);
-    change_end(change);
+    change_done(change, &response.base);
 }
 
 static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
@@ -235,12 +268,15 @@ static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_refuse_bytes(call, "DeleteTopicRequest");
         return;
     }
+    if (!is_allowed(call, "topic delete", r->name)) {
+        return;
+    }
     enum nd_err err = nd_topic_name_check(nd_slice_str(r->name), &msg);
     if (err != ND_OK) {
         nd_call_fail(call, err, &msg);
         return;
     }
-    struct change *change = change_begin(call, r->name);
+    struct change *change = change_begin(call, "topic delete", r->name);
     if (change != NULL) {
         struct nd_handlers *h = change->handlers;
         nd_metastore_delete_topic(h->options.metastore, r->name, deleted, change);
@@ -271,12 +307,18 @@ static void on_list(struct nd_rpc_call *call, struct nd_slice request)
     bool more = false;
     size_t count = nd_metastore_topics(h->options.metastore, nd_slice_str(r->page_token), limit,
                                        topics, &more);
+    size_t shown = 0;
     for (size_t i = 0; i < count; i++) {
-        nd_topic_view_init(&views[i], topics[i]);
-        messages[i] = &views[i].message;
+        /* After the page is cut: a page may be short, even empty, and not the last. */
+        struct nd_slice name = nd_slice_str(topics[i]->name);
+        if (nd_access_right(call, ND_RIGHT_READ, name, NULL) == ND_OK) {
+            nd_topic_view_init(&views[shown], topics[i]);
+            messages[shown] = &views[shown].message;
+            shown++;
+        }
     }
     Narad__V1__ListTopicsResponse response = NARAD__V1__LIST_TOPICS_RESPONSE__INIT;
-    response.n_topics = count;
+    response.n_topics = shown;
     response.topics = messages;
     if (more && count > 0) {
         response.next_page_token = topics[count - 1]->name;
@@ -290,15 +332,16 @@ static void on_list(struct nd_rpc_call *call, struct nd_slice request)
     nd_free(topics);
 }
 
-#define ADMIN_METHOD(variable, name, start)                                                        \
+#define ADMIN_METHOD(variable, name, start, needed)                                                \
     const struct nd_rpc_method variable = {                                                        \
         .path = "/narad.v1.Admin/" name,                                                           \
         .kind = ND_RPC_UNARY,                                                                      \
         .message_bytes_max = 1 << 20,                                                              \
         .on_start = start,                                                                         \
+        .right = needed,                                                                           \
     }
 
-ADMIN_METHOD(nd_rpc_create_topic, "CreateTopic", on_create);
-ADMIN_METHOD(nd_rpc_alter_topic, "AlterTopic", on_alter);
-ADMIN_METHOD(nd_rpc_delete_topic, "DeleteTopic", on_delete);
-ADMIN_METHOD(nd_rpc_list_topics, "ListTopics", on_list);
+ADMIN_METHOD(nd_rpc_create_topic, "CreateTopic", on_create, ND_RIGHT_CREATE);
+ADMIN_METHOD(nd_rpc_alter_topic, "AlterTopic", on_alter, ND_RIGHT_MANAGE);
+ADMIN_METHOD(nd_rpc_delete_topic, "DeleteTopic", on_delete, ND_RIGHT_MANAGE);
+ADMIN_METHOD(nd_rpc_list_topics, "ListTopics", on_list, ND_RIGHT_ANY);

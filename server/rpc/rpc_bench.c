@@ -89,6 +89,7 @@ const struct nd_rpc_method nd_rpc_bench_produce = {
     .kind = ND_RPC_UNARY,
     .message_bytes_max = 20 << 20,
     .on_start = on_produce,
+    .right = ND_RIGHT_ANY,
 };
 const struct nd_rpc_method nd_rpc_bench_produce_stream = {
     .path = "/narad.v1.Bench/ProduceStream",
@@ -101,4 +102,5 @@ const struct nd_rpc_method nd_rpc_bench_produce_stream = {
     .on_cancel = on_cancel,
     .on_done = on_done,
     .manual_read = true,
+    .right = ND_RIGHT_ANY,
 };

@@ -13,9 +13,13 @@ struct consume_call {
     struct nd_handlers *handlers;
     struct nd_rpc_call *call;
     struct nd_topic *topic; /* counted: for leases given back */
+    struct nd_watched watched;
+    uint32_t counted; /* messages begun with the caller's quota */
     struct nd_mutex lock;
     /* guarded by lock */
     bool done, cancelled;
+    struct nd_errmsg cancel_text;
+    enum nd_err cancel_err;
     struct nd_delivery *sent; /* what the answer leased, without records; owned */
     uint32_t sent_count;
 };
@@ -52,6 +56,7 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
     uint32_t fit = nd_deliveries_fit(deliveries, count);
     nd_handlers_nack(c->handlers, c->topic, deliveries + fit, count - fit);
     nd_budget_give(&c->handlers->polls, 1);
+    nd_caller_end(nd_access_caller(c->call), ND_QUOTA_CONSUME, c->counted);
     nd_mutex_lock(&c->lock);
     c->done = true;
     bool cancelled = c->cancelled;
@@ -64,8 +69,10 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
     struct nd_rpc_call *call = c->call; /* `c` lives until on_done, which follows the finish */
     if (cancelled) {
         nd_handlers_nack(c->handlers, c->topic, deliveries, fit);
-        nd_rpc_call_fail(call, ND_ERR_CANCELLED, NULL);
+        nd_rpc_call_fail(call, c->cancel_err, c->cancel_text.text);
     } else if (err == ND_OK) {
+        nd_caller_charge(nd_access_caller(call), ND_QUOTA_CONSUME, fit,
+                         nd_deliveries_bytes(deliveries, fit));
         reply(call, deliveries, fit);
     } else {
         nd_call_fail_topic(call, err, c->topic, poll->partition);
@@ -104,19 +111,66 @@ enum nd_err nd_poll_check(struct nd_handlers *handlers, const struct nd_poll_req
     return ND_OK;
 }
 
+static void cancel(struct consume_call *c, enum nd_err err, const char *text)
+{
+    nd_mutex_lock(&c->lock);
+    bool waiting = !c->done && !c->cancelled;
+    if (!c->cancelled) {
+        c->cancelled = true;
+        c->cancel_err = err;
+        nd_errmsg_set(&c->cancel_text, "%s", text);
+    }
+    if (waiting) {
+        nd_broker_poll_cancel(c->handlers->options.broker, &c->poll);
+    }
+    nd_mutex_unlock(&c->lock);
+}
+
+/* A user changed while it waits. @thread any */
+static void look(struct nd_watched *watched, enum nd_err err, const char *text)
+{
+    struct consume_call *c = ND_CONTAINER_OF(watched, struct consume_call, watched);
+    struct nd_errmsg msg = {""};
+    if (err == ND_OK) {
+        err = nd_access_check(c->call, nd_slice_str(c->topic->name), &msg);
+        text = msg.text;
+    }
+    if (err != ND_OK) {
+        cancel(c, err, text);
+    }
+}
+
+uint32_t nd_poll_weight(const struct nd_poll *poll)
+{
+    return ND_MIN(poll->messages_max, (uint32_t)ND_POLL_WEIGHT_MAX);
+}
+
 static void start(struct nd_rpc_call *call, struct consume_call *c)
 {
     struct nd_handlers *h = c->handlers;
-    if (!nd_budget_take(&h->polls, 1)) {
+    struct nd_errmsg msg = {""};
+    uint32_t retry_after_ms = 0;
+    uint32_t weight = nd_poll_weight(&c->poll);
+    enum nd_err err =
+        nd_caller_begin(nd_access_caller(call), ND_QUOTA_CONSUME, weight, 0, &retry_after_ms, &msg);
+    c->counted = err == ND_OK ? weight : 0;
+    if (err != ND_OK) {
+        nd_rpc_call_fail_retry(call, err, msg.text, retry_after_ms);
+    } else if (!nd_budget_take(&h->polls, 1)) {
         nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many polls under way");
     } else if (!nd_handlers_enter(h)) {
         nd_budget_give(&h->polls, 1);
         nd_call_refuse_stopping(call);
     } else {
+        bool waits = c->poll.wait_ms > 0;
         nd_broker_poll(h->options.broker, &c->poll);
         nd_handlers_leave(h);
+        if (waits) {
+            nd_access_watch(&c->watched, call, look);
+        }
         return;
     }
+    nd_caller_end(nd_access_caller(call), ND_QUOTA_CONSUME, c->counted);
     c->done = true; /* the broker never sees it; nobody else looks before on_start returned */
     nd_topic_unref(c->poll.topic);
 }
@@ -140,7 +194,10 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
     };
     struct consume_call *c = nd_xcalloc(1, sizeof *c);
     c->handlers = nd_handlers_of(call);
-    enum nd_err err = nd_poll_check(c->handlers, &wanted, &c->poll, &msg);
+    enum nd_err err = nd_access_check(call, nd_slice_str(r->topic), &msg);
+    if (err == ND_OK) {
+        err = nd_poll_check(c->handlers, &wanted, &c->poll, &msg);
+    }
     if (err != ND_OK) {
         nd_free(c);
         nd_call_fail(call, err, &msg);
@@ -158,22 +215,16 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
 static void on_cancel(struct nd_rpc_call *call)
 {
     struct consume_call *c = nd_rpc_call_user(call);
-    if (c == NULL) {
-        return;
+    if (c != NULL) {
+        cancel(c, ND_ERR_CANCELLED, "");
     }
-    nd_mutex_lock(&c->lock);
-    bool waiting = !c->done && !c->cancelled;
-    c->cancelled = true;
-    if (waiting) {
-        nd_broker_poll_cancel(c->handlers->options.broker, &c->poll);
-    }
-    nd_mutex_unlock(&c->lock);
 }
 
 static void on_done(struct nd_rpc_call *call)
 {
     struct consume_call *c = nd_rpc_call_user(call);
     if (c != NULL) {
+        nd_access_unwatch(&c->watched);
         if (c->sent_count > 0 && nd_rpc_call_was_cancelled(call)) {
             /* The client went while the answer was on its way. */
             nd_handlers_nack(c->handlers, c->topic, c->sent, c->sent_count);
@@ -192,4 +243,5 @@ const struct nd_rpc_method nd_rpc_consume = {
     .on_start = on_start,
     .on_cancel = on_cancel,
     .on_done = on_done,
+    .right = ND_RIGHT_CONSUME,
 };

@@ -22,7 +22,9 @@ struct stream_poll {
     struct nd_topic *topic; /* counted */
     uint64_t id;
     bool charged;
-    bool cancelled; /* guarded by the stream's lock */
+    uint32_t counted; /* messages begun with the caller's quota */
+    bool cancelled;   /* guarded by the stream's lock */
+    char *revoked;    /* guarded by the stream's lock: its right is gone, and the text; owned */
 };
 
 static void free_poll(struct stream_poll *p)
@@ -30,7 +32,9 @@ static void free_poll(struct stream_poll *p)
     if (p->charged) {
         nd_budget_give(&p->stream->base.handlers->polls, 1);
     }
+    nd_caller_end(p->stream->base.caller, ND_QUOTA_CONSUME, p->counted);
     nd_topic_unref(p->topic);
+    nd_free(p->revoked);
     nd_free(p);
 }
 
@@ -49,9 +53,11 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
         err = ND_ERR_OVERLOADED;
     }
     err = err == ND_ERR_CANCELLED ? ND_OK : err; /* cancelled by id: an empty answer */
+    err = p->revoked != NULL ? ND_ERR_PERMISSION_DENIED : err;
+    nd_caller_charge(s->base.caller, ND_QUOTA_CONSUME, fit, nd_deliveries_bytes(deliveries, fit));
     uint8_t *at = nd_stream_answer_locked(
-        &s->base, nd_wire_put_poll_result(NULL, p->id, err, NULL, deliveries, fit));
-    nd_wire_put_poll_result(at, p->id, err, NULL, deliveries, fit);
+        &s->base, nd_wire_put_poll_result(NULL, p->id, err, p->revoked, deliveries, fit));
+    nd_wire_put_poll_result(at, p->id, err, p->revoked, deliveries, fit);
     nd_map_remove_u64(s->polls, p->id);
     nd_mutex_unlock(&s->base.lock);
     /* Still one of the stream's operations, so that the stream is there. */
@@ -72,12 +78,15 @@ static void answer_error(struct consume_stream *s, uint64_t id, enum nd_err err,
     nd_stream_unlock(&s->base, gone);
 }
 
-/* Among the open polls, unless its id is there already or the stream is ending. */
-static enum nd_err enlist(struct consume_stream *s, struct stream_poll *p)
+/* Among the open polls, unless its id is there already or the stream is ending. The right is asked
+ * for again under the lock: a change of a user that comes after it finds the poll. */
+static enum nd_err enlist(struct consume_stream *s, struct stream_poll *p, struct nd_errmsg *msg)
 {
-    enum nd_err err = ND_OK;
     nd_mutex_lock(&s->base.lock);
-    if (nd_map_get_u64(s->polls, p->id) != NULL) {
+    enum nd_err err = nd_access_check(s->base.call, nd_slice_str(p->topic->name), msg);
+    if (err != ND_OK) {
+        /* told by the caller */
+    } else if (nd_map_get_u64(s->polls, p->id) != NULL) {
         err = ND_ERR_ALREADY_EXISTS;
     } else if (!nd_stream_begin_locked(&s->base)) {
         err = ND_ERR_UNAVAILABLE;
@@ -101,7 +110,11 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
         .partition = r->partition,
     };
     struct stream_poll *p = nd_xcalloc(1, sizeof *p);
-    enum nd_err err = nd_poll_check(h, &wanted, &p->poll, &msg);
+    uint32_t retry_after_ms;
+    enum nd_err err = nd_access_check(s->base.call, nd_slice_str(r->topic), &msg);
+    if (err == ND_OK) {
+        err = nd_poll_check(h, &wanted, &p->poll, &msg);
+    }
     if (err != ND_OK) {
         nd_free(p);
         answer_error(s, r->id, err, msg.text);
@@ -112,16 +125,21 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
     p->topic = nd_topic_ref(p->poll.topic);
     p->poll.done = polled;
     p->poll.data = p;
-    p->charged = nd_budget_take(&h->polls, 1);
     bool inside = false;
-    if (!p->charged) {
+    err = nd_caller_begin(s->base.caller, ND_QUOTA_CONSUME, nd_poll_weight(&p->poll), 0,
+                          &retry_after_ms, &msg);
+    p->counted = err == ND_OK ? nd_poll_weight(&p->poll) : 0;
+    p->charged = err == ND_OK && nd_budget_take(&h->polls, 1);
+    if (err != ND_OK) {
+        /* told below */
+    } else if (!p->charged) {
         nd_errmsg_set(&msg, "too many polls under way");
         err = ND_ERR_OVERLOADED;
     } else if (!(inside = nd_handlers_enter(h))) {
         nd_errmsg_set(&msg, "the node is stopping");
         err = ND_ERR_UNAVAILABLE;
     } else {
-        err = enlist(s, p);
+        err = enlist(s, p, &msg);
     }
     if (err == ND_OK) {
         nd_broker_poll(h->options.broker, &p->poll);
@@ -150,6 +168,26 @@ static void cancel_locked(struct consume_stream *s, struct stream_poll *p)
         p->cancelled = true; /* in the map: its `done` has not run */
         nd_broker_poll_cancel(s->base.handlers->options.broker, &p->poll);
     }
+}
+
+/* A user changed: polls that its caller may not make any more are answered. @thread any */
+static void look(struct nd_stream *stream)
+{
+    struct consume_stream *s = ND_CONTAINER_OF(stream, struct consume_stream, base);
+    size_t at = 0;
+    struct nd_slice key;
+    void *value;
+    nd_mutex_lock(&stream->lock);
+    while (nd_map_next(s->polls, &at, &key, &value)) {
+        struct stream_poll *p = value;
+        struct nd_errmsg msg = {""};
+        enum nd_err err = nd_access_check(stream->call, nd_slice_str(p->topic->name), &msg);
+        if (err == ND_ERR_PERMISSION_DENIED && !p->cancelled) {
+            p->revoked = nd_xstrdup(msg.text);
+            cancel_locked(s, p);
+        }
+    }
+    nd_mutex_unlock(&stream->lock);
 }
 
 static void abandon(struct nd_stream *stream)
@@ -195,7 +233,7 @@ static void release(struct nd_stream *stream)
     nd_free(s);
 }
 
-static const struct nd_stream_ops ops = {.abandon = abandon, .release = release};
+static const struct nd_stream_ops ops = {.abandon = abandon, .look = look, .release = release};
 
 static void on_open(struct nd_rpc_call *call)
 {
@@ -241,4 +279,5 @@ const struct nd_rpc_method nd_rpc_consume_stream = {
     .on_cancel = on_cancel,
     .on_done = on_done,
     .manual_read = true,
+    .right = ND_RIGHT_CONSUME,
 };

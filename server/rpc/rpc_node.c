@@ -78,7 +78,10 @@ static void on_get(struct nd_rpc_call *call, struct nd_slice request)
         return;
     }
     bool one = r->partition_choice_case == NARAD__V1__GET_TOPIC_REQUEST__PARTITION_CHOICE_PARTITION;
-    enum nd_err err = nd_handlers_topic(h, nd_slice_str(r->name), &topic, &msg);
+    enum nd_err err = nd_access_check(call, nd_slice_str(r->name), &msg);
+    if (err == ND_OK) {
+        err = nd_handlers_topic(h, nd_slice_str(r->name), &topic, &msg);
+    }
     if (err == ND_OK && one) {
         err = nd_handlers_partition(topic, r->partition, &msg);
         if (err != ND_OK) {
@@ -144,16 +147,19 @@ const struct nd_rpc_method nd_rpc_get_topic = {
     .kind = ND_RPC_UNARY,
     .message_bytes_max = 1 << 20,
     .on_start = on_get,
+    .right = ND_RIGHT_READ,
 };
 const struct nd_rpc_method nd_rpc_metrics = {
     .path = "/narad.v1.Admin/Metrics",
     .kind = ND_RPC_UNARY,
     .message_bytes_max = 1 << 20,
     .on_start = on_metrics,
+    .right = ND_RIGHT_METRICS,
 };
 const struct nd_rpc_method nd_rpc_version = {
     .path = "/narad.v1.Admin/Version",
     .kind = ND_RPC_UNARY,
     .message_bytes_max = 1 << 20,
     .on_start = on_version,
+    .right = ND_RIGHT_ANY,
 };

@@ -9,6 +9,14 @@ struct produce_call {
     struct nd_handlers *handlers;
     struct nd_rpc_call *call;
     size_t charged;
+    uint32_t counted; /* records begun with the caller's quota */
+};
+
+/* A request on its way in. */
+struct entry {
+    struct nd_admission batch; /* out */
+    uint32_t counted;          /* out: as above */
+    uint32_t retry_after_ms;   /* out, with LIMITED */
 };
 
 static void reply(struct nd_rpc_call *call, const struct nd_admission *batch)
@@ -30,6 +38,7 @@ static void produced(struct nd_produce *produce, enum nd_err err)
 {
     struct produce_call *p = produce->data;
     nd_budget_give(&p->handlers->produce, p->charged);
+    nd_caller_end(nd_access_caller(p->call), ND_QUOTA_PRODUCE, p->counted);
     if (err == ND_OK) {
         reply(p->call, &produce->batch);
     } else {
@@ -39,11 +48,39 @@ static void produced(struct nd_produce *produce, enum nd_err err)
     nd_free(p);
 }
 
-/* The request as an admitted batch, or an error with its text. */
-static enum nd_err admit(struct nd_rpc_call *call, struct nd_slice request,
-                         struct nd_admission *out, struct nd_errmsg *msg)
+size_t nd_payload_bytes(const struct nd_produce_record *records, uint32_t count)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += records[i].payload.size;
+    }
+    return bytes;
+}
+
+/* As much as its caller may, and then encoded. */
+static enum nd_err encode(struct nd_rpc_call *call, const struct nd_wire_batch *batch,
+                          const struct nd_topic *topic, struct entry *out, struct nd_errmsg *msg)
 {
     struct nd_handlers *h = nd_handlers_of(call);
+    struct nd_caller *caller = nd_access_caller(call);
+    size_t bytes = caller == NULL ? 0 : nd_payload_bytes(batch->records, batch->count);
+    enum nd_err err =
+        nd_caller_begin(caller, ND_QUOTA_PRODUCE, batch->count, bytes, &out->retry_after_ms, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    out->counted = batch->count;
+    err = nd_admission_encode(&out->batch, topic, batch->records, batch->count, &h->spread, msg);
+    if (err != ND_OK) {
+        nd_caller_end(caller, ND_QUOTA_PRODUCE, out->counted);
+    }
+    return err;
+}
+
+/* The request as an admitted batch, or an error with its text. */
+static enum nd_err admit(struct nd_rpc_call *call, struct nd_slice request, struct entry *out,
+                         struct nd_errmsg *msg)
+{
     struct nd_wire_batch batch;
     enum nd_err err = nd_wire_get_produce(request, nd_rpc_call_arena(call), &batch);
     if (err != ND_OK) {
@@ -53,14 +90,18 @@ static enum nd_err admit(struct nd_rpc_call *call, struct nd_slice request,
                           : "the request is not a valid narad.v1.ProduceRequest message");
         return err;
     }
+    err = nd_access_check(call, batch.topic, msg);
+    if (err != ND_OK) {
+        return err;
+    }
     if (batch.err != ND_OK) {
         nd_errmsg_set(msg, "%s", batch.text);
         return batch.err;
     }
     struct nd_topic *topic;
-    err = nd_handlers_topic(h, batch.topic, &topic, msg);
+    err = nd_handlers_topic(nd_handlers_of(call), batch.topic, &topic, msg);
     if (err == ND_OK) {
-        err = nd_admission_encode(out, topic, batch.records, batch.count, &h->spread, msg);
+        err = encode(call, &batch, topic, out, msg);
         nd_topic_unref(topic);
     }
     return err;
@@ -70,27 +111,29 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_handlers *h = nd_handlers_of(call);
     struct nd_errmsg msg = {""};
-    struct nd_admission batch;
+    struct entry entry = {.counted = 0};
     size_t charge = request.size + sizeof(struct produce_call);
     if (!nd_budget_take(&h->produce, charge)) {
         nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many bytes of produce requests under way");
         return;
     }
-    enum nd_err err = admit(call, request, &batch, &msg);
+    enum nd_err err = admit(call, request, &entry, &msg);
     if (err != ND_OK) {
         nd_budget_give(&h->produce, charge);
-        nd_call_fail(call, err, &msg);
+        nd_rpc_call_fail_retry(call, err, msg.text, entry.retry_after_ms);
         return;
     }
     if (!nd_handlers_enter(h)) {
-        nd_admission_release(&batch);
+        nd_admission_release(&entry.batch);
+        nd_caller_end(nd_access_caller(call), ND_QUOTA_PRODUCE, entry.counted);
         nd_budget_give(&h->produce, charge);
         nd_call_refuse_stopping(call);
         return;
     }
     struct produce_call *p = nd_xcalloc(1, sizeof *p);
-    *p = (struct produce_call){.handlers = h, .call = call, .charged = charge};
-    p->produce.batch = batch;
+    *p = (struct produce_call){
+        .handlers = h, .call = call, .charged = charge, .counted = entry.counted};
+    p->produce.batch = entry.batch;
     p->produce.done = produced;
     p->produce.data = p;
     nd_broker_produce(h->options.broker, &p->produce);
@@ -102,4 +145,5 @@ const struct nd_rpc_method nd_rpc_produce = {
     .kind = ND_RPC_UNARY,
     .message_bytes_max = 20 << 20,
     .on_start = on_start,
+    .right = ND_RIGHT_PRODUCE,
 };

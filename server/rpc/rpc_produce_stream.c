@@ -41,6 +41,7 @@ struct group {
     uint8_t *answer; /* encoded, once it is known and not this one's turn; owned */
     size_t answer_size;
     bool answered;
+    bool counted; /* its items were begun with the caller's quota */
     uint32_t items_count;
     struct group_item items[];
 };
@@ -100,6 +101,13 @@ static uint32_t drain_locked(struct produce_stream *s, size_t *paid) ND_REQUIRES
     return completed;
 }
 
+static void end_items(const struct group *group)
+{
+    for (uint32_t i = 0; group->counted && i < group->items_count; i++) {
+        nd_caller_end(group->stream->base.caller, ND_QUOTA_PRODUCE, group->items[i].count);
+    }
+}
+
 /* `group` has its outcome; its batch's placements are still there. @thread any */
 static void complete(struct group *group, enum nd_err err, const char *text)
 {
@@ -107,6 +115,7 @@ static void complete(struct group *group, enum nd_err err, const char *text)
     size_t size = put_results(NULL, group, err, text);
     size_t paid = group->charged;
     uint32_t completed = 0;
+    end_items(group);
     nd_mutex_lock(&s->base.lock);
     if (nd_list_first(&s->groups) == &group->link) {
         put_results(nd_stream_answer_locked(&s->base, size), group, err, text);
@@ -173,27 +182,68 @@ struct bundle {
     size_t bytes;
 };
 
+/* All of them or none. */
+static enum nd_err begin_items(struct produce_stream *s, const struct bundle *b,
+                               struct nd_errmsg *msg)
+{
+    struct nd_caller *caller = s->base.caller;
+    uint32_t retry_after_ms;
+    if (!s->base.handlers->options.count_produce) {
+        return ND_OK;
+    }
+    for (uint32_t i = 0; i < b->items_count; i++) {
+        const struct nd_wire_batch *item = &b->items[i];
+        enum nd_err err =
+            nd_caller_begin(caller, ND_QUOTA_PRODUCE, item->count,
+                            nd_payload_bytes(item->records, item->count), &retry_after_ms, msg);
+        if (err != ND_OK) {
+            while (i-- > 0) {
+                nd_caller_end(caller, ND_QUOTA_PRODUCE, b->items[i].count);
+            }
+            return err;
+        }
+    }
+    return ND_OK;
+}
+
+/* To the broker, in its place in the line. The budget and the quota are taken. */
+static enum nd_err hand_over(struct produce_stream *s, const struct nd_topic *topic,
+                             const struct bundle *b, struct group *group, struct nd_errmsg *msg)
+{
+    struct nd_handlers *h = s->base.handlers;
+    struct nd_admission batch;
+    enum nd_err err =
+        nd_admission_encode(&batch, topic, b->records, b->records_count, &h->spread, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    if (!nd_handlers_enter(h)) {
+        nd_admission_release(&batch);
+        nd_errmsg_set(msg, "the node is stopping");
+        return ND_ERR_UNAVAILABLE;
+    }
+    group->produce.batch = batch;
+    group->produce.done = produced;
+    bool taken = enqueue(group);
+    if (taken) {
+        nd_broker_produce(h->options.broker, &group->produce);
+    } else {
+        nd_admission_release(&batch);
+    }
+    nd_handlers_leave(h);
+    return taken ? ND_OK : ND_ERR_CANCELLED;
+}
+
+/* CANCELLED: the stream ends, and its end is the answer. */
 static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic,
                           const struct bundle *b, struct nd_errmsg *msg)
 {
     struct nd_handlers *h = s->base.handlers;
-    struct nd_admission batch;
     size_t held = place_bytes(b->items_count, b->records_count);
     size_t charge = b->bytes + held;
     if (!nd_budget_take_hard(&h->produce, charge)) {
         nd_errmsg_set(msg, "too many bytes of produce requests under way");
         return ND_ERR_OVERLOADED;
-    }
-    enum nd_err err =
-        nd_admission_encode(&batch, topic, b->records, b->records_count, &h->spread, msg);
-    if (err == ND_OK && !nd_handlers_enter(h)) {
-        nd_admission_release(&batch);
-        nd_errmsg_set(msg, "the node is stopping");
-        err = ND_ERR_UNAVAILABLE;
-    }
-    if (err != ND_OK) {
-        nd_budget_give(&h->produce, charge);
-        return err;
     }
     struct group *group = group_new(s, b->items_count);
     for (uint32_t i = 0; i < b->items_count; i++) {
@@ -201,17 +251,19 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
     }
     group->charged = b->bytes;
     group->held = held;
-    group->produce.batch = batch;
-    group->produce.done = produced;
-    if (enqueue(group)) {
-        nd_broker_produce(h->options.broker, &group->produce);
-    } else {
-        nd_admission_release(&batch);
+    enum nd_err err = begin_items(s, b, msg);
+    if (err == ND_OK) {
+        group->counted = h->options.count_produce;
+        err = hand_over(s, topic, b, group, msg);
+        if (err != ND_OK) {
+            end_items(group);
+        }
+    }
+    if (err != ND_OK) {
         nd_budget_give(&h->produce, charge);
         nd_free(group);
     }
-    nd_handlers_leave(h);
-    return ND_OK;
+    return err;
 }
 
 /* All together, and one by one when together they are refused, so that each has its own answer. */
@@ -220,7 +272,7 @@ static void submit_bundle(struct produce_stream *s, const struct nd_topic *topic
 {
     struct nd_errmsg msg = {""};
     enum nd_err err = submit(s, topic, b, &msg);
-    if (err == ND_OK) {
+    if (err == ND_OK || err == ND_ERR_CANCELLED) {
         return;
     }
     if (b->items_count == 1) {
@@ -232,7 +284,7 @@ static void submit_bundle(struct produce_stream *s, const struct nd_topic *topic
         struct bundle one = {item, 1, item->records, item->count, item->bytes};
         msg.text[0] = '\0';
         err = submit(s, topic, &one, &msg);
-        if (err != ND_OK) {
+        if (err != ND_OK && err != ND_ERR_CANCELLED) {
             refuse_item(s, item, err, msg.text);
         }
     }
@@ -309,8 +361,11 @@ static void take_items(struct produce_stream *s, const struct nd_wire_batch *ite
         struct bundle b = {.items = items + at};
         b.items_count = bundle_end(items + at, count - at, &b.records_count);
         at += b.items_count;
-        enum nd_err err = nd_handlers_topic(s->base.handlers,
-                                            nd_slice_make(s->topic, s->topic_size), &topic, &msg);
+        struct nd_slice name = nd_slice_make(s->topic, s->topic_size);
+        enum nd_err err = nd_access_check(s->base.call, name, &msg);
+        if (err == ND_OK) {
+            err = nd_handlers_topic(s->base.handlers, name, &topic, &msg);
+        }
         if (err != ND_OK) {
             refuse_items(s, &b, err, msg.text);
             continue;
@@ -397,4 +452,5 @@ const struct nd_rpc_method nd_rpc_produce_stream = {
     .on_cancel = on_cancel,
     .on_done = on_done,
     .manual_read = true,
+    .right = ND_RIGHT_PRODUCE,
 };

@@ -14,11 +14,14 @@ struct replay_call {
     struct nd_rpc_call *call;
     struct nd_topic *topic; /* counted */
     uint64_t left;          /* messages still wanted; UINT64_MAX: all */
+    struct nd_watched watched;
     struct nd_mutex lock;
     /* guarded by lock */
     bool reading; /* the broker has the request */
     bool waiting; /* for on_drained */
     bool cancelled;
+    enum nd_err cancel_err;
+    struct nd_errmsg cancel_text;
 };
 
 static void replayed(struct nd_replay *replay, enum nd_err err,
@@ -89,6 +92,8 @@ static void replayed(struct nd_replay *replay, enum nd_err err,
     nd_mutex_lock(&r->lock);
     size_t queued = send(r, deliveries, count);
     bool cancelled = r->cancelled;
+    nd_caller_charge(nd_access_caller(r->call), ND_QUOTA_CONSUME, count,
+                     nd_deliveries_bytes(deliveries, count));
     r->waiting = !end && !cancelled && queued > UNSENT_MAX;
     r->reading = !end && !cancelled && !r->waiting;
     bool go_on = r->reading;
@@ -97,9 +102,68 @@ static void replayed(struct nd_replay *replay, enum nd_err err,
      * way or on_drained is awaited. */
     if (go_on) {
         read_more(r);
-    } else if (end || cancelled) {
-        nd_rpc_call_finish(r->call, cancelled ? nd_err_grpc_status(ND_ERR_CANCELLED) : 0, NULL);
+    } else if (cancelled) {
+        nd_rpc_call_fail(r->call, r->cancel_err, r->cancel_text.text);
+    } else if (end) {
+        nd_rpc_call_finish(r->call, 0, NULL);
     }
+}
+
+static void cancel(struct replay_call *r, enum nd_err err, const char *text)
+{
+    nd_mutex_lock(&r->lock);
+    if (!r->cancelled) {
+        r->cancelled = true;
+        r->cancel_err = err;
+        nd_errmsg_set(&r->cancel_text, "%s", text);
+    }
+    bool finish = r->waiting; /* otherwise the read under way sees it */
+    r->waiting = false;
+    nd_mutex_unlock(&r->lock);
+    if (finish) {
+        nd_rpc_call_fail(r->call, err, text);
+    }
+}
+
+/* A user changed. @thread any */
+static void look(struct nd_watched *watched, enum nd_err err, const char *text)
+{
+    struct replay_call *r = ND_CONTAINER_OF(watched, struct replay_call, watched);
+    struct nd_errmsg msg = {""};
+    if (err == ND_OK) {
+        err = nd_access_check(r->call, nd_slice_str(r->topic->name), &msg);
+        text = msg.text;
+    }
+    if (err != ND_OK) {
+        cancel(r, err, text);
+    }
+}
+
+/* May it begin? The topic is the caller's; a replay and a poll are counted. */
+static enum nd_err admit(struct nd_rpc_call *call, const Narad__V1__ReplayRequest *q,
+                         struct nd_topic **topic_out, uint32_t *retry_after_ms,
+                         struct nd_errmsg *msg)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    enum nd_err err = nd_access_check(call, nd_slice_str(q->topic), msg);
+    if (err == ND_OK) {
+        err = nd_handlers_topic(h, nd_slice_str(q->topic), topic_out, msg);
+    }
+    if (err != ND_OK) {
+        return err;
+    }
+    err = nd_handlers_partition(*topic_out, q->partition, msg);
+    if (err == ND_OK) {
+        err = nd_caller_begin(nd_access_caller(call), ND_QUOTA_CONSUME, 1, 0, retry_after_ms, msg);
+    }
+    if (err == ND_OK && !nd_budget_take(&h->replays, 1)) {
+        nd_caller_end(nd_access_caller(call), ND_QUOTA_CONSUME, 1);
+        err = ND_ERR_OVERLOADED;
+    }
+    if (err != ND_OK) {
+        nd_topic_unref(*topic_out);
+    }
+    return err;
 }
 
 static void on_start(struct nd_rpc_call *call, struct nd_slice request)
@@ -113,18 +177,10 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
         nd_call_refuse_bytes(call, "ReplayRequest");
         return;
     }
-    enum nd_err err = nd_handlers_topic(h, nd_slice_str(q->topic), &topic, &msg);
-    if (err == ND_OK) {
-        err = nd_handlers_partition(topic, q->partition, &msg);
-        if (err == ND_OK && !nd_budget_take(&h->replays, 1)) {
-            err = ND_ERR_OVERLOADED;
-        }
-        if (err != ND_OK) {
-            nd_topic_unref(topic);
-        }
-    }
+    uint32_t retry_after_ms = 0;
+    enum nd_err err = admit(call, q, &topic, &retry_after_ms, &msg);
     if (err != ND_OK) {
-        nd_call_fail(call, err, &msg);
+        nd_rpc_call_fail_retry(call, err, msg.text, retry_after_ms);
         return;
     }
     struct replay_call *r = nd_xcalloc(1, sizeof *r);
@@ -138,6 +194,7 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
     nd_mutex_init(&r->lock);
     nd_rpc_call_set_user(call, r);
     read_more(r);
+    nd_access_watch(&r->watched, call, look);
 }
 
 static void on_drained(struct nd_rpc_call *call)
@@ -159,16 +216,8 @@ static void on_drained(struct nd_rpc_call *call)
 static void on_cancel(struct nd_rpc_call *call)
 {
     struct replay_call *r = nd_rpc_call_user(call);
-    if (r == NULL) {
-        return;
-    }
-    nd_mutex_lock(&r->lock);
-    r->cancelled = true;
-    bool finish = r->waiting; /* otherwise the read under way sees it */
-    r->waiting = false;
-    nd_mutex_unlock(&r->lock);
-    if (finish) {
-        nd_rpc_call_finish(call, nd_err_grpc_status(ND_ERR_CANCELLED), NULL);
+    if (r != NULL) {
+        cancel(r, ND_ERR_CANCELLED, "");
     }
 }
 
@@ -176,6 +225,8 @@ static void on_done(struct nd_rpc_call *call)
 {
     struct replay_call *r = nd_rpc_call_user(call);
     if (r != NULL) {
+        nd_access_unwatch(&r->watched);
+        nd_caller_end(nd_access_caller(call), ND_QUOTA_CONSUME, 1);
         nd_budget_give(&r->handlers->replays, 1);
         nd_topic_unref(r->topic);
         nd_mutex_release(&r->lock);
@@ -191,4 +242,5 @@ const struct nd_rpc_method nd_rpc_replay = {
     .on_drained = on_drained,
     .on_cancel = on_cancel,
     .on_done = on_done,
+    .right = ND_RIGHT_CONSUME,
 };

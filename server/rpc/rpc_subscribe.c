@@ -14,6 +14,7 @@ struct subscription {
     struct nd_subscriber subscriber;
     struct nd_topic *topic; /* counted; set by the first message. @thread worker */
     struct nd_list batches; /* settles in the order sent; guarded by base.lock */
+    bool counted;           /* begun with the caller's quota. @thread worker, then release */
     bool started;           /* the broker has the subscriber; guarded by base.lock */
     bool paused;            /* deliver said stop; guarded by base.lock */
 };
@@ -43,6 +44,8 @@ static bool deliver(struct nd_subscriber *subscriber, const struct nd_delivery *
             nd_stream_answer_locked(&s->base, nd_wire_put_message(NULL, 1, &deliveries[i]));
         nd_wire_put_message(at, 1, &deliveries[i]);
     }
+    nd_caller_charge(s->base.caller, ND_QUOTA_CONSUME, count,
+                     nd_deliveries_bytes(deliveries, count));
     bool gone = nd_stream_flush_locked(&s->base, 0);
     ND_ASSERT(!gone); /* the subscriber itself is an operation */
     /* Paused only when something is on its way, so that on_drained comes and resumes. */
@@ -167,9 +170,17 @@ static enum nd_err check_start(struct subscription *s, const Narad__V1__Subscrib
                       r->max_outstanding, OUTSTANDING_MAX, OUTSTANDING_DEFAULT);
         return ND_ERR_INVALID_ARGUMENT;
     }
-    enum nd_err err = nd_handlers_topic(s->base.handlers, nd_slice_str(r->topic), &s->topic, msg);
+    enum nd_err err = nd_access_check(s->base.call, nd_slice_str(r->topic), msg);
+    if (err == ND_OK) {
+        err = nd_handlers_topic(s->base.handlers, nd_slice_str(r->topic), &s->topic, msg);
+    }
     if (err == ND_OK && pinned) {
         err = nd_handlers_partition(s->topic, r->partition, msg);
+    }
+    if (err == ND_OK) {
+        uint32_t retry_after_ms;
+        err = nd_caller_begin(s->base.caller, ND_QUOTA_CONSUME, 1, 0, &retry_after_ms, msg);
+        s->counted = err == ND_OK;
     }
     if (err != ND_OK) {
         return err;
@@ -184,6 +195,22 @@ static enum nd_err check_start(struct subscription *s, const Narad__V1__Subscrib
         .data = s,
     };
     return ND_OK;
+}
+
+/* A user changed. @thread any */
+static void look(struct nd_stream *stream)
+{
+    struct subscription *s = ND_CONTAINER_OF(stream, struct subscription, base);
+    struct nd_errmsg msg = {""};
+    nd_mutex_lock(&stream->lock);
+    bool started = s->started; /* the topic stays what it is from then on */
+    nd_mutex_unlock(&stream->lock);
+    if (started) {
+        enum nd_err err = nd_access_check(stream->call, nd_slice_str(s->topic->name), &msg);
+        if (err != ND_OK) {
+            nd_stream_end(stream, true, err, msg.text);
+        }
+    }
 }
 
 /* False: the stream ends. */
@@ -210,8 +237,10 @@ static bool start(struct subscription *s, const Narad__V1__SubscribeStart *r)
     if (!s->started) {
         nd_topic_unref(s->subscriber.topic);
         nd_stream_end(&s->base, true, ND_ERR_UNAVAILABLE, "the node is stopping");
+        return false;
     }
-    return s->started;
+    look(&s->base); /* a change that came while it was not started yet */
+    return true;
 }
 
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
@@ -253,11 +282,12 @@ static void abandon(struct nd_stream *stream)
 static void release(struct nd_stream *stream)
 {
     struct subscription *s = ND_CONTAINER_OF(stream, struct subscription, base);
+    nd_caller_end(stream->caller, ND_QUOTA_CONSUME, s->counted ? 1 : 0);
     nd_topic_unref(s->topic);
     nd_free(s);
 }
 
-static const struct nd_stream_ops ops = {.abandon = abandon, .release = release};
+static const struct nd_stream_ops ops = {.abandon = abandon, .look = look, .release = release};
 
 static void on_open(struct nd_rpc_call *call)
 {
@@ -317,4 +347,5 @@ const struct nd_rpc_method nd_rpc_subscribe = {
     .on_cancel = on_cancel,
     .on_done = on_done,
     .manual_read = true,
+    .right = ND_RIGHT_CONSUME,
 };

@@ -19,12 +19,23 @@ static void resume_read(struct nd_budget_waiter *waiter)
     nd_rpc_call_read_next(stream->call);
 }
 
+static void look(struct nd_watched *watched, enum nd_err err, const char *text)
+{
+    struct nd_stream *stream = ND_CONTAINER_OF(watched, struct nd_stream, watched);
+    if (err != ND_OK) {
+        nd_stream_end(stream, true, err, text);
+    } else if (stream->ops->look != NULL) {
+        stream->ops->look(stream);
+    }
+}
+
 void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
                     const struct nd_stream_ops *ops, struct nd_budget *budget)
 {
     stream->handlers = nd_handlers_of(call);
     nd_rpc_call_ref(call);
     stream->call = call;
+    stream->caller = nd_caller_ref(nd_access_caller(call));
     stream->ops = ops;
     stream->budget = budget;
     stream->waiter.resume = resume_read;
@@ -38,6 +49,7 @@ void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
     if (atomic_load_explicit(&stream->handlers->stopping, memory_order_seq_cst)) {
         nd_stream_end(stream, true, ND_ERR_UNAVAILABLE, "the node is stopping");
     }
+    nd_access_watch(&stream->watched, call, look);
 }
 
 static void free_chunks(struct nd_stream *stream)
@@ -56,13 +68,16 @@ void nd_stream_release(struct nd_stream *stream)
     ND_ASSERT(stream->closed && stream->operations == 0);
     free_chunks(stream);
     nd_mutex_release(&stream->lock);
+    struct nd_caller *caller = stream->caller;
     nd_rpc_call_unref(stream->call);
     stream->ops->release(stream);
+    nd_caller_unref(caller);
 }
 
 void nd_stream_close(struct nd_stream *stream)
 {
     nd_stream_end(stream, true, ND_ERR_CANCELLED, NULL);
+    nd_access_unwatch(&stream->watched);
     nd_budget_forget(stream->budget, &stream->waiter);
     nd_mutex_lock(&stream->handlers->lock);
     nd_list_remove(&stream->link);

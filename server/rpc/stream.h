@@ -16,6 +16,9 @@ struct nd_stream_ops {
     /* The stream ends before its time (cancel, error, stop): take back what waits. Without the
      * lock. May run on any thread, once. NULL: nothing. */
     void (*abandon)(struct nd_stream *stream);
+    /* A user changed, and the caller is still who it was: what of the stream it may not have any
+     * more ends. Under handlers->lock, on any thread. NULL: nothing. */
+    void (*look)(struct nd_stream *stream);
     /* Free what is around the stream and the memory that it lies in; the stream itself is released.
      */
     void (*release)(struct nd_stream *stream);
@@ -27,6 +30,8 @@ struct nd_stream {
     struct nd_list link; /* guarded by handlers->lock */
     struct nd_handlers *handlers;
     struct nd_rpc_call *call; /* counted */
+    struct nd_caller *caller; /* counted, or NULL */
+    struct nd_watched watched;
     const struct nd_stream_ops *ops;
     struct nd_budget *budget;
     struct nd_budget_waiter waiter;

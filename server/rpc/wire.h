@@ -23,6 +23,8 @@ struct nd_wire_batch {
     const char *text;
 };
 
+/* Of payloads alone: what rates are measured by. */
+size_t nd_payload_bytes(const struct nd_produce_record *records, uint32_t count);
 /* INVALID_ARGUMENT: the bytes are not that message. NO_MEMORY: the arena is full. */
 ND_CHECKED enum nd_err nd_wire_get_produce(struct nd_slice in, struct nd_arena *arena,
                                            struct nd_wire_batch *out);

@@ -1,0 +1,402 @@
+#include "server/rpc/access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/base/alloc.h"
+
+#include "server/rpc/handlers.h"
+#include "server/security/auth.h"
+
+enum { PEER_SIZE = 256 };
+
+static const char gone[] = "the user is gone, or its password was changed";
+
+/* Lock order: handlers->lock -> caller. */
+struct nd_caller {
+    _Atomic uint32_t refs;
+    struct nd_handlers *handlers;
+    struct nd_quota *quota; /* counted; NULL: nothing is counted */
+    uint64_t seen;          /* version of the users before this one was looked up */
+    bool refresh;           /* its call lasts: the record may be an old one */
+    struct nd_mutex lock;
+    struct nd_user *user; /* guarded by lock; counted; NULL: security is off */
+    uint64_t version;     /* guarded by lock; of `user`, see nd_auth_refresh() */
+};
+
+/* --- callers --- */
+
+struct nd_caller *nd_access_caller(const struct nd_rpc_call *call)
+{
+    return nd_rpc_call_identity(call);
+}
+
+struct nd_caller *nd_caller_ref(struct nd_caller *caller)
+{
+    if (caller != NULL) {
+        atomic_fetch_add_explicit(&caller->refs, 1, memory_order_relaxed);
+    }
+    return caller;
+}
+
+void nd_caller_unref(void *data)
+{
+    struct nd_caller *caller = data;
+    /* acq_rel: the last one sees what the others did with it */
+    if (caller != NULL && atomic_fetch_sub_explicit(&caller->refs, 1, memory_order_acq_rel) == 1) {
+        nd_quota_unref(caller->quota);
+        nd_user_unref(caller->user);
+        nd_mutex_release(&caller->lock);
+        nd_free(caller);
+    }
+}
+
+static struct nd_user *user_ref(const struct nd_user *user)
+{
+    return user == NULL ? NULL : nd_user_ref(user);
+}
+
+struct nd_user *nd_caller_user(struct nd_caller *caller)
+{
+    if (caller == NULL) {
+        return NULL;
+    }
+    nd_mutex_lock(&caller->lock);
+    struct nd_user *user = user_ref(caller->user);
+    nd_mutex_unlock(&caller->lock);
+    return user;
+}
+
+/* Is what this method does limited at all? */
+static bool is_counted(const struct nd_handlers *h, uint32_t right)
+{
+    return (right == ND_RIGHT_PRODUCE && h->options.count_produce) ||
+           (right == ND_RIGHT_CONSUME && h->options.count_consume);
+}
+
+static struct nd_caller *caller_new(struct nd_handlers *h, struct nd_rpc_call *call,
+                                    struct nd_user *user, uint64_t seen)
+{
+    struct nd_caller *caller = nd_xcalloc(1, sizeof *caller);
+    atomic_store_explicit(&caller->refs, 1, memory_order_relaxed);
+    nd_mutex_init(&caller->lock);
+    caller->handlers = h;
+    caller->user = user;
+    caller->seen = seen;
+    caller->refresh = nd_rpc_call_kind(call) != ND_RPC_UNARY;
+    return caller;
+}
+
+static void attach(struct nd_rpc_call *call, struct nd_caller *caller)
+{
+    nd_rpc_call_set_identity(call, caller, nd_caller_unref);
+}
+
+/* --- authentication --- */
+
+/* "ipv4:10.0.0.1:4242" -> "10.0.0.1"; false: somebody on this machine, over a Unix socket. */
+static bool host_of(struct nd_rpc_call *call, char *out, size_t out_size)
+{
+    char peer[PEER_SIZE];
+    nd_rpc_call_peer(call, peer, sizeof peer);
+    const char *host = strchr(peer, ':');
+    char *port = strrchr(peer, ':');
+    if (host == NULL || strncmp(peer, "unix", 4) == 0) {
+        return false;
+    }
+    if (port > host) {
+        *port = '\0';
+    }
+    snprintf(out, out_size, "%s", host + 1);
+    return true;
+}
+
+static struct nd_quota *quota_of(struct nd_handlers *h, const char *kind, const char *name)
+{
+    char identity[PEER_SIZE + 8];
+    snprintf(identity, sizeof identity, "%s:%s", kind, name);
+    return nd_quota_of(h->options.quotas, nd_slice_str(identity));
+}
+
+/* Security is off: a caller only where something is counted. */
+static void admit_anybody(struct nd_handlers *h, struct nd_rpc_call *call)
+{
+    char host[PEER_SIZE];
+    if (is_counted(h, nd_rpc_call_right(call)) && host_of(call, host, sizeof host)) {
+        struct nd_caller *caller = caller_new(h, call, NULL, 0);
+        caller->quota = quota_of(h, "host", host);
+        attach(call, caller);
+    }
+}
+
+/* `user`: the reference is taken over. */
+static void admit_user(struct nd_handlers *h, struct nd_rpc_call *call, struct nd_user *user,
+                       uint64_t seen)
+{
+    struct nd_caller *caller = caller_new(h, call, user, seen);
+    if (is_counted(h, nd_rpc_call_right(call))) {
+        caller->quota = quota_of(h, "user", user->name);
+    }
+    attach(call, caller);
+}
+
+static enum nd_err refusal(enum nd_err err, struct nd_errmsg *msg)
+{
+    switch ((int)err) {
+    case ND_ERR_INTERNAL: nd_errmsg_set(msg, "authentication unavailable"); break;
+    case ND_ERR_UNAVAILABLE:
+        nd_errmsg_set(msg, "the metadata of this node has not caught up yet");
+        break;
+    case ND_ERR_CANCELLED: nd_errmsg_set(msg, "the node is stopping"); return ND_ERR_UNAVAILABLE;
+    default: break;
+    }
+    return err;
+}
+
+/* A call that is held while its password is checked. */
+struct held {
+    struct nd_handlers *handlers;
+    struct nd_rpc_call *call; /* the stack keeps it for its admission */
+    uint64_t seen;
+};
+
+/* @thread bcrypt */
+static void checked(void *arg, enum nd_err err, struct nd_user *user)
+{
+    struct held held = *(struct held *)arg;
+    struct nd_errmsg msg = {""};
+    nd_free(arg);
+    if (err == ND_OK) {
+        admit_user(held.handlers, held.call, user, held.seen);
+    } else {
+        err = refusal(err, &msg);
+    }
+    nd_rpc_call_admit(held.call, err, msg.text);
+}
+
+enum nd_rpc_admission nd_access_authenticate(struct nd_rpc_call *call, void *handlers,
+                                             enum nd_err *err_out, struct nd_errmsg *msg)
+{
+    struct nd_handlers *h = handlers;
+    struct nd_user *user = NULL;
+    char peer[PEER_SIZE];
+    if (!h->options.security) {
+        admit_anybody(h, call);
+        return ND_RPC_ADMIT;
+    }
+    if (nd_rpc_call_right(call) == ND_RIGHT_METRICS && h->options.metrics_open) {
+        return ND_RPC_ADMIT; /* nobody in particular: no other right is in this */
+    }
+    nd_rpc_call_peer(call, peer, sizeof peer);
+    struct nd_auth_caller caller = {nd_rpc_call_metadata(call, "authorization"), peer};
+    struct held *held = nd_xmalloc(sizeof *held);
+    *held = (struct held){h, call, nd_metastore_users_version(h->options.metastore)};
+    uint64_t seen = held->seen;
+    if (nd_auth_check(h->options.auth, &caller, err_out, &user, checked, held) == ND_AUTH_LATER) {
+        return ND_RPC_LATER;
+    }
+    nd_free(held);
+    if (*err_out != ND_OK) {
+        *err_out = refusal(*err_out, msg);
+        return ND_RPC_REFUSE;
+    }
+    admit_user(h, call, user, seen);
+    return ND_RPC_ADMIT;
+}
+
+/* --- rights --- */
+
+static enum nd_err may_manage(struct nd_handlers *h, const struct nd_user *user,
+                              struct nd_slice name, struct nd_errmsg *msg)
+{
+    struct nd_topic *topic;
+    if (nd_user_is_admin(user) || nd_metastore_topic(h->options.metastore, name, &topic) != ND_OK) {
+        return ND_OK; /* of one that is not there its absence is told */
+    }
+    enum nd_err err = nd_may_manage(user, topic->owner, msg);
+    nd_topic_unref(topic);
+    return err;
+}
+
+static enum nd_err may_read(struct nd_handlers *h, const struct nd_user *user, struct nd_slice name,
+                            struct nd_errmsg *msg)
+{
+    struct nd_topic *topic;
+    if (!h->options.reads_need_grant) {
+        return ND_OK;
+    }
+    if (nd_metastore_topic(h->options.metastore, name, &topic) != ND_OK) {
+        return nd_may_read(user, name, "", msg);
+    }
+    enum nd_err err = nd_may_read(user, name, topic->owner, msg);
+    nd_topic_unref(topic);
+    return err;
+}
+
+static enum nd_err may_set_password(const struct nd_user *user, struct nd_slice name,
+                                    struct nd_errmsg *msg)
+{
+    if (nd_user_is_admin(user) || nd_slice_equal(nd_slice_str(user->name), name)) {
+        return ND_OK;
+    }
+    nd_errmsg_set(msg, "admin required");
+    return ND_ERR_PERMISSION_DENIED;
+}
+
+static enum nd_err may(struct nd_handlers *h, const struct nd_user *user, enum nd_right right,
+                       struct nd_slice name, struct nd_errmsg *msg)
+{
+    switch (right) {
+    case ND_RIGHT_ANY:
+    case ND_RIGHT_METRICS: return ND_OK;
+    case ND_RIGHT_PRODUCE: return nd_may(user, ND_ACTION_PRODUCE, name, msg);
+    case ND_RIGHT_CONSUME: return nd_may(user, ND_ACTION_CONSUME, name, msg);
+    case ND_RIGHT_CREATE: return nd_may(user, ND_ACTION_CREATE, name, msg);
+    case ND_RIGHT_MANAGE: return may_manage(h, user, name, msg);
+    case ND_RIGHT_READ: return may_read(h, user, name, msg);
+    case ND_RIGHT_ADMIN: return nd_may_administer(user, msg);
+    case ND_RIGHT_PASSWORD: return may_set_password(user, name, msg);
+    case ND_RIGHT_UNSET: break;
+    }
+    ND_UNREACHABLE(); /* nd_handlers_new() has looked */
+}
+
+/* The record that holds now. */
+static enum nd_err refresh_locked(struct nd_caller *caller, struct nd_errmsg *msg)
+    ND_REQUIRES(caller->lock)
+{
+    enum nd_err err =
+        nd_auth_refresh(caller->handlers->options.auth, &caller->user, &caller->version);
+    if (err == ND_ERR_UNAUTHENTICATED) {
+        nd_errmsg_set(msg, "%s", gone);
+    }
+    return err;
+}
+
+enum nd_err nd_access_right(struct nd_rpc_call *call, enum nd_right right, struct nd_slice name,
+                            struct nd_errmsg *msg)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    struct nd_caller *caller = nd_access_caller(call);
+    if (!h->options.security || (right == ND_RIGHT_METRICS && h->options.metrics_open)) {
+        return ND_OK;
+    }
+    if (caller == NULL) {
+        return ND_ERR_UNAUTHENTICATED;
+    }
+    nd_mutex_lock(&caller->lock);
+    enum nd_err err = caller->refresh ? refresh_locked(caller, msg) : ND_OK;
+    if (err == ND_OK) {
+        err = may(h, caller->user, right, name, msg);
+    }
+    nd_mutex_unlock(&caller->lock);
+    return err;
+}
+
+enum nd_err nd_access_check(struct nd_rpc_call *call, struct nd_slice name, struct nd_errmsg *msg)
+{
+    return nd_access_right(call, (enum nd_right)nd_rpc_call_right(call), name, msg);
+}
+
+/* --- what is open --- */
+
+static void look_again(struct nd_watched *watched)
+{
+    struct nd_caller *caller = nd_access_caller(watched->call);
+    struct nd_errmsg msg = {""};
+    nd_mutex_lock(&caller->lock);
+    caller->refresh = true; /* it was found to last */
+    enum nd_err err = refresh_locked(caller, &msg);
+    nd_mutex_unlock(&caller->lock);
+    if (err == ND_OK || err == ND_ERR_UNAUTHENTICATED) {
+        watched->look(watched, err, msg.text);
+    }
+}
+
+void nd_access_watch(struct nd_watched *watched, struct nd_rpc_call *call,
+                     void (*look)(struct nd_watched *watched, enum nd_err err, const char *text))
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    const struct nd_caller *caller = nd_access_caller(call);
+    nd_list_init(&watched->link);
+    watched->call = call;
+    watched->look = look;
+    if (caller == NULL || !h->options.security) {
+        return;
+    }
+    nd_mutex_lock(&h->lock);
+    nd_list_append(&h->watched, &watched->link);
+    /* Listed before this: a change that it does not see finds the one that is listed. */
+    if (nd_metastore_users_version(h->options.metastore) != caller->seen) {
+        look_again(watched);
+    }
+    nd_mutex_unlock(&h->lock);
+}
+
+void nd_access_unwatch(struct nd_watched *watched)
+{
+    if (watched->call == NULL) {
+        return;
+    }
+    struct nd_handlers *h = nd_handlers_of(watched->call);
+    if (h->options.security) {
+        nd_mutex_lock(&h->lock);
+        nd_list_remove(&watched->link);
+        nd_mutex_unlock(&h->lock);
+    }
+}
+
+void nd_access_users_changed(void *handlers)
+{
+    struct nd_handlers *h = handlers;
+    nd_mutex_lock(&h->lock);
+    ND_LIST_FOREACH (&h->watched, link) {
+        look_again(ND_CONTAINER_OF(link, struct nd_watched, link));
+    }
+    nd_mutex_unlock(&h->lock);
+}
+
+/* --- how much of it --- */
+
+enum nd_err nd_caller_begin(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t weight,
+                            uint64_t bytes, uint32_t *retry_after_ms, struct nd_errmsg *msg)
+{
+    if (caller == NULL || caller->quota == NULL) {
+        return ND_OK;
+    }
+    return nd_quota_begin(caller->quota, kind, weight, bytes, retry_after_ms, msg);
+}
+
+void nd_caller_end(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t weight)
+{
+    if (caller != NULL && caller->quota != NULL) {
+        nd_quota_end(caller->quota, kind, weight);
+    }
+}
+
+void nd_caller_charge(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t messages,
+                      uint64_t bytes)
+{
+    if (caller != NULL && caller->quota != NULL && messages > 0) {
+        nd_quota_charge(caller->quota, kind, messages, bytes);
+    }
+}
+
+/* --- audit --- */
+
+void nd_access_audit(struct nd_rpc_call *call, const char *event, const char *subject,
+                     enum nd_err err)
+{
+    struct nd_handlers *h = nd_handlers_of(call);
+    if (h->options.auth == NULL) {
+        return;
+    }
+    struct nd_user *user = nd_caller_user(nd_access_caller(call));
+    const char *outcome = err == ND_OK                      ? "ok"
+                          : err == ND_ERR_PERMISSION_DENIED ? "denied"
+                                                            : "failed";
+    char peer[PEER_SIZE];
+    nd_rpc_call_peer(call, peer, sizeof peer);
+    nd_audit(h->options.auth, event, user == NULL ? "" : user->name, subject, outcome, peer);
+    nd_user_unref(user);
+}
