@@ -4,6 +4,9 @@
 #include "storage/base/alloc.h"
 #include "storage/base/inbox.h"
 
+static const char created_text[] = "root account created";
+static const char perhaps_text[] = "root account perhaps created";
+
 enum { RANDOM_SIZE = 24, RANDOM_TEXT_SIZE = RANDOM_SIZE / 3 * 4 };
 
 enum phase { WAITING, LOOKING, HASHING, PROPOSING, OVER };
@@ -49,18 +52,6 @@ static void password_make_up(struct nd_root_seed *seed)
     explicit_bzero(bytes, sizeof bytes);
 }
 
-static bool any_user(struct nd_metastore *metastore)
-{
-    struct nd_user **users = NULL;
-    size_t count = nd_metastore_users(metastore, &users);
-
-    for (size_t i = 0; i < count; i++) {
-        nd_user_unref(users[i]);
-    }
-    nd_free(users);
-    return count > 0;
-}
-
 static void end(struct nd_root_seed *seed)
 {
     nd_password_wipe(&seed->password);
@@ -71,6 +62,12 @@ static void look_again(struct nd_root_seed *seed)
 {
     seed->phase = LOOKING;
     seed->look_at_ns = nd_env_posix()->mono_ns(nd_env_posix()->impl) + seed->retry_ns;
+}
+
+static bool is_stopping(struct nd_root_seed *seed)
+{
+    /* acquire: with the release of the stop, whose wake-up ends the wait */
+    return atomic_load_explicit(&seed->stopping, memory_order_acquire);
 }
 
 /* --- answers: the first half on a foreign thread, the second on ours --- */
@@ -97,6 +94,58 @@ static void on_user(void *arg, enum nd_err err, const char *text, const struct n
     nd_inbox_push(&seed->inbox, &seed->proposed.msg);
 }
 
+/* `event` is followed by the password when nobody else can know it. */
+static void announce(struct nd_root_seed *seed, const char *event)
+{
+    if (seed->made_up) {
+        nd_log(seed->log, ND_LOG_WARN, "audit", event,
+               "actor=narad subject=admin outcome=ok password=%s note=\"shown this once\"",
+               seed->password.text);
+    } else {
+        nd_log(seed->log, ND_LOG_WARN, "audit", event, "actor=narad subject=admin outcome=ok");
+    }
+    end(seed);
+}
+
+/* An answer may be lost on its way: the hash tells whose proposal counted. */
+static bool is_ours(const struct nd_root_seed *seed, struct nd_user *const *users, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (users[i]->root) {
+            return strcmp(users[i]->hash, seed->hash) == 0;
+        }
+    }
+    return false;
+}
+
+static void propose(struct nd_root_seed *seed)
+{
+    seed->phase = PROPOSING;
+    nd_metastore_seed_root(seed->metastore, seed->hash, on_user, seed);
+}
+
+static void look(struct nd_root_seed *seed)
+{
+    struct nd_user **users = NULL;
+    size_t count = nd_metastore_users(seed->metastore, &users);
+    bool ours = is_ours(seed, users, count);
+
+    for (size_t i = 0; i < count; i++) {
+        nd_user_unref(users[i]);
+    }
+    nd_free(users);
+    if (ours) {
+        announce(seed, created_text);
+    } else if (count > 0) {
+        end(seed);
+    } else if (seed->hash[0] != '\0') {
+        propose(seed);
+    } else {
+        seed->phase = HASHING;
+        nd_auth_hash(seed->auth, nd_slice_str(seed->password.text), on_hash, seed);
+    }
+}
+
 static void caught_up_run(struct nd_msg *msg, void *owner)
 {
     struct nd_root_seed *seed = owner;
@@ -111,12 +160,11 @@ static void hashed_run(struct nd_msg *msg, void *owner)
     struct nd_root_seed *seed = owner;
 
     (void)msg;
-    if (seed->hashed.err != ND_OK) {
+    if (seed->hashed.err == ND_OK && !is_stopping(seed)) {
+        propose(seed);
+    } else {
         look_again(seed);
-        return;
     }
-    seed->phase = PROPOSING;
-    nd_metastore_seed_root(seed->metastore, seed->hash, on_user, seed);
 }
 
 static void proposed_run(struct nd_msg *msg, void *owner)
@@ -125,35 +173,18 @@ static void proposed_run(struct nd_msg *msg, void *owner)
 
     (void)msg;
     if (seed->proposed.err == ND_OK) {
-        if (seed->made_up) {
-            nd_log(seed->log, ND_LOG_WARN, "audit", "root account created",
-                   "username=admin password=%s note=\"shown this once; change it\"",
-                   seed->password.text);
-        } else {
-            nd_log(seed->log, ND_LOG_WARN, "audit", "root account created", "username=admin");
-        }
-        end(seed);
-    } else if (seed->proposed.err == ND_ERR_ALREADY_EXISTS) {
-        end(seed);
+        announce(seed, created_text);
+    } else if (seed->proposed.err == ND_ERR_UNKNOWN_OUTCOME && is_stopping(seed)) {
+        announce(seed, perhaps_text); /* nobody will look again */
     } else {
-        look_again(seed); /* UNKNOWN_OUTCOME too: whether there is a user tells */
+        look_again(seed);
+        if (seed->proposed.err == ND_ERR_ALREADY_EXISTS) {
+            seed->look_at_ns = 0; /* whose? */
+        }
     }
 }
 
 /* --- the thread --- */
-
-static void look(struct nd_root_seed *seed)
-{
-    if (any_user(seed->metastore)) {
-        end(seed);
-    } else if (seed->hash[0] != '\0') {
-        seed->phase = PROPOSING;
-        nd_metastore_seed_root(seed->metastore, seed->hash, on_user, seed);
-    } else {
-        seed->phase = HASHING;
-        nd_auth_hash(seed->auth, nd_slice_str(seed->password.text), on_hash, seed);
-    }
-}
 
 static void thread_run(void *arg)
 {
@@ -161,8 +192,7 @@ static void thread_run(void *arg)
     const struct nd_env *real = nd_env_posix(); /* what nd_inbox_wait() counts by */
 
     nd_metastore_when_caught_up(seed->metastore, &seed->inbox, &seed->caught_up);
-    /* acquire: with the release of the stop, whose wake-up ends the wait */
-    while (!atomic_load_explicit(&seed->stopping, memory_order_acquire)) {
+    while (!is_stopping(seed)) {
         (void)nd_inbox_run(&seed->inbox, seed);
         if (seed->phase == OVER) {
             break;
@@ -172,7 +202,6 @@ static void thread_run(void *arg)
         }
         nd_inbox_wait(&seed->inbox, seed->phase == LOOKING ? seed->look_at_ns : UINT64_MAX);
     }
-    nd_password_wipe(&seed->password);
 }
 
 struct nd_root_seed *nd_root_seed_start(struct nd_auth *auth, const struct nd_auth_options *options,
@@ -212,16 +241,9 @@ void nd_root_seed_stop(struct nd_root_seed *seed)
     nd_thread_join(&seed->thread);
 }
 
-static void late_run(struct nd_msg *msg, void *owner)
-{
-    (void)msg;
-    (void)owner;
-}
-
 void nd_root_seed_free(struct nd_root_seed *seed)
 {
-    /* What came after the thread's end. */
-    seed->caught_up.run = seed->hashed.msg.run = seed->proposed.msg.run = late_run;
+    /* What was answered after the thread's end is still told: nobody else knows the password. */
     (void)nd_inbox_run(&seed->inbox, seed);
     nd_inbox_release(&seed->inbox);
     explicit_bzero(seed, sizeof *seed);

@@ -1,5 +1,6 @@
 #include "tests/unit/security/auth_world.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -235,6 +236,16 @@ char *world_log(struct world *world)
 
     ND_ASSERT(size >= 0 && size < LOG_MAX - 1);
     return text;
+}
+
+void world_wait_log(struct world *world, const char *part)
+{
+    for (bool found = false; !found;) {
+        char *log = world_log(world);
+        found = strstr(log, part) != NULL;
+        nd_free(log);
+        (void)sched_yield();
+    }
 }
 
 double world_metric(struct world *world, const char *name, const char *labels)

@@ -49,6 +49,8 @@ void answer_hashed(void *arg, enum nd_err err, const char *text, const char *has
 
 /* All that was logged, ended by a NUL; the caller's. */
 char *world_log(struct world *world);
+/* Until it holds `part`. */
+void world_wait_log(struct world *world, const char *part);
 double world_metric(struct world *world, const char *name, const char *labels);
 
 /* --- bcrypt (of verifications) --- */

@@ -17,7 +17,10 @@ struct nd_metastore {
     struct nd_msg *waiter;
     enum nd_err seed_err;
     uint32_t seed_refusals;
+    bool seed_answer_lost, seed_held;
     uint64_t seeds, seeds_answered;
+    nd_user_done_fn *held_done;
+    void *held_arg;
     _Atomic uint64_t reads;
     _Atomic uint64_t version;
 };
@@ -175,6 +178,25 @@ void users_refuse_seed(struct nd_metastore *users, enum nd_err err, uint32_t tim
     nd_mutex_unlock(&users->lock);
 }
 
+void users_lose_seed_answer(struct nd_metastore *users)
+{
+    nd_mutex_lock(&users->lock);
+    users->seed_answer_lost = true;
+    nd_mutex_unlock(&users->lock);
+}
+
+void users_hold_seed(struct nd_metastore *users)
+{
+    nd_mutex_lock(&users->lock);
+    users->seed_held = true;
+    nd_mutex_unlock(&users->lock);
+}
+
+void users_answer_seed(struct nd_metastore *users, enum nd_err err)
+{
+    users->held_done(users->held_arg, err, "", NULL);
+}
+
 uint64_t users_seeds(struct nd_metastore *users)
 {
     nd_mutex_lock(&users->lock);
@@ -251,13 +273,22 @@ void nd_metastore_seed_root(struct nd_metastore *users, const char *hash, nd_use
     if (users->seed_refusals > 0) {
         users->seed_refusals--;
         err = users->seed_err;
+        if (err == ND_ERR_ALREADY_EXISTS) {
+            put_root_locked(users, "$2b$04$of somebody else");
+        }
     } else if (users->count > 0) {
         err = ND_ERR_ALREADY_EXISTS;
     } else {
         put_root_locked(users, hash);
+        err = users->seed_answer_lost ? ND_ERR_UNKNOWN_OUTCOME : ND_OK;
     }
+    bool held = users->seed_held;
+    users->held_done = done;
+    users->held_arg = arg;
     nd_mutex_unlock(&users->lock);
-    done(arg, err, "", NULL);
+    if (!held) {
+        done(arg, err, "", NULL);
+    }
     nd_mutex_lock(&users->lock);
     users->seeds_answered++;
     nd_cond_broadcast(&users->changed);

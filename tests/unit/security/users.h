@@ -22,9 +22,14 @@ uint64_t users_reads(struct nd_metastore *users); /* nd_metastore_user() calls *
 void users_fall_behind(struct nd_metastore *users);
 void users_catch_up(struct nd_metastore *users);
 
-/* What the next proposals of a root are answered with, first to last; then it is made. Its hash is
- * then that of "admin". */
+/* What the next proposals of a root are answered with; then it is made. ALREADY_EXISTS: somebody
+ * else's root is there from then on. */
 void users_refuse_seed(struct nd_metastore *users, enum nd_err err, uint32_t times);
+/* The next one is made, and answered UNKNOWN_OUTCOME. */
+void users_lose_seed_answer(struct nd_metastore *users);
+/* The next one is answered (UNKNOWN_OUTCOME) by users_answer_seed() only. */
+void users_hold_seed(struct nd_metastore *users);
+void users_answer_seed(struct nd_metastore *users, enum nd_err err);
 uint64_t users_seeds(struct nd_metastore *users); /* proposals so far */
 /* Until there are `count` proposals and the last one is answered. */
 void users_wait_seeds(struct nd_metastore *users, uint64_t count);
