@@ -424,6 +424,8 @@ static void text_seeds(void)
 
     seed_write("handle", "one", nd_slice_make(text, nd_handle_put(text, &handle)));
     seed_text("handle", "zeros", "00:007:1");
+    seed_text("basic", "no-padding", "Basic dXNlcjpwYXNz");
+    seed_text("basic", "padding", "bAsIc  YTpiOmM=");
     seed_text("duration", "hours", "1h30m");
     seed_text("duration", "fraction", "1.5s500us500us");
     seed_text("duration", "zero", "0");

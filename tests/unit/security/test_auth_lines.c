@@ -68,7 +68,7 @@ static void audit__a_line_holds_what_it_is_given_and_cannot_be_forged(void **sta
 }
 
 /* Names that are none (a password in the wrong place) are kept out as well. */
-static void secret_scan(void **state)
+static void auth__secrets_are_in_no_line_and_no_metric(void **state)
 {
     static const char *const secrets[] = {
         "alice-password", "wrong-secret", "in the wrong place", "new-secret",
@@ -117,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(audit__failures_say_who_why_and_from_where),
         cmocka_unit_test(audit__a_line_holds_what_it_is_given_and_cannot_be_forged),
-        cmocka_unit_test(secret_scan),
+        cmocka_unit_test(auth__secrets_are_in_no_line_and_no_metric),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

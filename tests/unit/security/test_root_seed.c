@@ -126,8 +126,8 @@ static void root_seed__is_told_by_its_hash_when_the_answer_was_lost(void **state
 static void root_seed__is_told_when_the_answer_comes_after_the_stop(void **state)
 {
     static const enum nd_err errs[] = {ND_OK, ND_ERR_UNKNOWN_OUTCOME, ND_ERR_UNAVAILABLE};
-    static const char *const events[] = {"root account created",
-                                         "root account perhaps created", NULL};
+    static const char *const events[] = {"root account created", "root account perhaps created",
+                                         NULL};
 
     (void)state;
     for (size_t i = 0; i < ND_ARRAY_SIZE(errs); i++) {
