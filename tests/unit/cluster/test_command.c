@@ -428,7 +428,7 @@ static void command_get__stops_at_an_action_it_does_not_know(void **state)
 {
     /* user_set_grants { name: "a" grants { action: <last byte> } } */
     uint8_t body[] = {0xba, 0x01, 7, 0x0a, 1, 'a', 0x12, 2, 0x08, 0};
-    const uint8_t grant_new_field[] = {0xba, 0x01, 7, 0x0a, 1, 'a', 0x12, 2, 0x18, 1};
+    const uint8_t grant_new_field[] = {0xba, 0x01, 9, 0x0a, 1, 'a', 0x12, 4, 0x08, 1, 0x18, 1};
     const uint8_t create_new_field[] = {0xaa, 0x01, 2, 0x28, 1};
     (void)state;
 

@@ -227,6 +227,48 @@ static void metastore_users_version__is_raised_after_the_record_can_be_read(void
     meta_close(meta);
 }
 
+/* What it read each time it was told. @thread raft */
+struct watcher {
+    struct meta *meta;
+    uint64_t version;
+    char told[64];
+};
+
+static void watcher_run(void *arg)
+{
+    struct watcher *watcher = arg;
+    struct nd_user *user = NULL;
+    size_t used = strlen(watcher->told);
+    uint64_t version = nd_metastore_users_version(watcher->meta->store);
+    enum nd_err err = nd_metastore_user(watcher->meta->store, nd_slice_str("ann"), &user);
+
+    ND_ASSERT(version > watcher->version);
+    watcher->version = version;
+    snprintf(watcher->told + used, sizeof watcher->told - used, "%s,",
+             err == ND_OK ? user->hash : "gone");
+    nd_user_unref(user);
+}
+
+static void metastore_watch_users__is_told_after_the_change_can_be_read(void **state)
+{
+    struct meta *meta = &((struct fixture *)*state)->meta;
+    struct watcher watcher = {.meta = meta};
+    meta_open(meta);
+    nd_metastore_watch_users(meta->store, watcher_run, &watcher);
+
+    assert_int_equal(meta_create_user(meta, "ann", "$1", NULL).err, ND_OK);
+    assert_int_equal(meta_create_user(meta, "ann", "$2", NULL).err, ND_ERR_ALREADY_EXISTS);
+    assert_int_equal(meta_set_password(meta, "ann", "$3").err, ND_OK);
+    assert_int_equal(meta_create(meta, "orders", 3).err, ND_OK);
+    assert_int_equal(meta_delete_user(meta, "ann").err, ND_OK);
+    nd_metastore_watch_users(meta->store, NULL, NULL);
+    assert_string_equal(watcher.told, "$1,$3,gone,"); /* told before its proposer hears of it */
+    assert_int_equal(meta_create_user(meta, "ann", "$4", NULL).err, ND_OK);
+
+    assert_string_equal(watcher.told, "$1,$3,gone,");
+    meta_close(meta);
+}
+
 /* I-102: of many who seed, beside one who creates a user, at most one makes the root. */
 static void metastore_seed__of_many_at_once_only_one_wins(void **state)
 {
@@ -356,6 +398,7 @@ int main(void)
         CASE(metastore_user__answers_show_the_new_record),
         CASE(metastore_users_version__rises_behind_every_change_and_no_refusal),
         CASE(metastore_users_version__is_raised_after_the_record_can_be_read),
+        CASE(metastore_watch_users__is_told_after_the_change_can_be_read),
         CASE(metastore_seed__of_many_at_once_only_one_wins),
         CASE(metastore_user__is_served_from_the_view_until_caught_up),
         CASE(metastore_user__is_restored_from_a_snapshot),
