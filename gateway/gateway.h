@@ -40,5 +40,8 @@ ND_CHECKED enum nd_err nd_gateway_reload_tls(struct nd_gateway *gateway, struct 
 struct nd_upstream *nd_gateway_upstream(const struct nd_gateway *gateway);
 const struct nd_gateway_options *nd_gateway_options(const struct nd_gateway *gateway);
 bool nd_gateway_draining(const struct nd_gateway *gateway);
+struct nd_in_flight *nd_gateway_in_flight(const struct nd_gateway *gateway);
+/* Does the broker want credentials? As far as is known: true until it said otherwise. */
+bool nd_gateway_security_on(struct nd_gateway *gateway);
 
 #endif

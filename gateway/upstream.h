@@ -25,7 +25,8 @@ struct nd_upstream_options {
     uint32_t deadline_ms; /* of what does not wait by itself; 0: 30,000 */
 };
 
-/* How an operation ended: gRPC code, our error, a text of the broker's. */
+/* How an operation ended: gRPC code, our error, a text of the broker's. UNKNOWN_OUTCOME: the broker
+ * may have done it; UNAVAILABLE: it did not. */
 struct nd_upstream_status {
     int code;
     enum nd_err err; /* by reason; by code where the broker gave none */
@@ -36,7 +37,9 @@ struct nd_upstream_status {
 ND_CHECKED enum nd_err nd_upstream_new(struct nd_upstream **out,
                                        const struct nd_upstream_options *options,
                                        struct nd_errmsg *msg);
-/* Every operation ends (UNAVAILABLE) before it returns. */
+/* Every operation ends, and those to come do, too: as below, but it may still be called. */
+void nd_upstream_end(struct nd_upstream *upstream);
+/* Every operation ends (UNAVAILABLE, or UNKNOWN_OUTCOME) before it returns. */
 void nd_upstream_free(struct nd_upstream *upstream);
 
 /* `authorization`: the caller's header, or data NULL. */
@@ -46,21 +49,44 @@ typedef void nd_upstream_done_fn(void *arg, const struct nd_upstream_status *sta
 /* All or none of the records; `reply` is a Narad__V1__ProduceResult. Requests are packed before the
  * return, here and below. */
 void nd_upstream_produce(struct nd_upstream *upstream, struct nd_slice authorization,
-                         const char *topic, Narad__V1__Record **records, size_t count,
-                         nd_upstream_done_fn *done, void *arg);
+                         const Narad__V1__ProduceRequest *request, nd_upstream_done_fn *done,
+                         void *arg);
 /* A poll; `reply` is a Narad__V1__PollResult. Returns its ticket. */
 uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_slice authorization,
                           const Narad__V1__Poll *poll, nd_upstream_done_fn *done, void *arg);
 /* Its answer is not wanted any more; it comes all the same, soon, maybe with messages: give them
  * back. */
 void nd_upstream_poll_cancel(struct nd_upstream *upstream, uint64_t ticket);
+/* Every poll that waits: as above. For a stop. */
+void nd_upstream_cancel_polls(struct nd_upstream *upstream);
 /* `reply` is a Narad__V1__AckItemResult. */
-void nd_upstream_ack(struct nd_upstream *upstream, struct nd_slice authorization, const char *topic,
-                     Narad__V1__Settle **settles, size_t count, nd_upstream_done_fn *done,
-                     void *arg);
-/* Any unary method. */
-void nd_upstream_call(struct nd_upstream *upstream, struct nd_slice authorization, const char *path,
-                      const ProtobufCMessage *request, const ProtobufCMessageDescriptor *reply_type,
+void nd_upstream_ack(struct nd_upstream *upstream, struct nd_slice authorization,
+                     const Narad__V1__AckRequest *request, nd_upstream_done_fn *done, void *arg);
+/* The first message only; `reply` is a Narad__V1__ReplayResponse, NULL with OK: nothing is there.
+ */
+void nd_upstream_replay(struct nd_upstream *upstream, struct nd_slice authorization,
+                        const Narad__V1__ReplayRequest *request, nd_upstream_done_fn *done,
+                        void *arg);
+/* Our error for a gRPC code and a reason, which may be "" or NULL. */
+enum nd_err nd_upstream_err(int code, const char *reason);
+
+/* A unary method. Zeros are usual. */
+struct nd_upstream_method {
+    const char *path; /* static */
+    const ProtobufCMessageDescriptor *reply_type;
+    bool asks;        /* it changes nothing: without an answer there is no doubt */
+    bool poll;        /* a cancel of all polls cancels it */
+    bool may_be_none; /* OK without a message is an answer */
+    uint32_t wait_ms; /* how much longer than others it may take */
+};
+void nd_upstream_call(struct nd_upstream *upstream, struct nd_slice authorization,
+                      const struct nd_upstream_method *method, const ProtobufCMessage *request,
                       nd_upstream_done_fn *done, void *arg);
+
+/* The generated structs take char * for texts that they only read. */
+static inline char *nd_message_text(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
 
 #endif

@@ -1,0 +1,18 @@
+/* How many consumes each client without credentials has under way: what the broker counts by user
+ * it cannot count by address behind a gateway. @thread any */
+#ifndef ND_IN_FLIGHT_H
+#define ND_IN_FLIGHT_H
+
+#include "storage/base/err.h"
+
+struct nd_in_flight;
+
+/* `limit`: of one client; 0: none. */
+struct nd_in_flight *nd_in_flight_new(uint64_t limit);
+void nd_in_flight_free(struct nd_in_flight *counts); /* nothing is under way any more */
+/* LIMITED: "too many in-flight consume requests for this identity (limit N per node)". */
+ND_CHECKED enum nd_err nd_in_flight_begin(struct nd_in_flight *counts, const char *peer,
+                                          uint32_t weight, struct nd_errmsg *msg);
+void nd_in_flight_end(struct nd_in_flight *counts, const char *peer, uint32_t weight);
+
+#endif
