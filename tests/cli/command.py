@@ -16,6 +16,19 @@ from waiting import PATIENCE, environment, wait_until  # noqa: E402
 NARAD = os.environ["NARAD_BIN"]
 
 
+_CERTIFICATES = None
+
+
+def certificate(name):
+    """A file that tests/support/certificates.sh makes, once a program, for whoever asks."""
+    global _CERTIFICATES
+    if _CERTIFICATES is None:
+        _CERTIFICATES = tempfile.TemporaryDirectory(prefix="narad-cli-certificates-")
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "certificates.sh")
+        subprocess.run(["sh", script, _CERTIFICATES.name], check=True, timeout=PATIENCE)
+    return os.path.join(_CERTIFICATES.name, name)
+
+
 def own_loopback():
     """A loopback address of this process alone: nobody takes a node's port while it is away."""
     pid = os.getpid()

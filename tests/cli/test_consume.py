@@ -148,7 +148,9 @@ class Ack(Case):
         handle = self.leased(topic)
         self.assertEqual(self.run_ok("ack", topic, "--handle", handle, "--extend").err, "extended\n")
         self.assertEqual(self.command("consume", topic).status, 3)
-        self.run_ok("ack", topic, "--handle", handle)
+        result = self.run_ok("ack", topic, "--handle", handle, "--json")
+        self.assertEqual((result.json(), result.err),
+                         ({"topic": topic, "receipt_handle": handle, "outcome": "acked"}, ""))
 
     def test_nack_gives_it_back(self):
         topic = self.topic()

@@ -64,7 +64,8 @@ class Sub(Case):
         self.assertEqual(self.run_ok("sub", topic, "--partition", "2", "--idle", "1s", "--raw").out, "")
         self.assertEqual(self.left(topic), 3)
         self.fails(1, "sub", topic, "--partition", "3", text="partition out of range: 3")
-        self.fails(1, "sub", "missing", text='NOT_FOUND: topic not found: "missing"')
+        asked = self.fails(1, "sub", "missing", text='NOT_FOUND: topic not found: "missing"')
+        self.assertEqual(asked.err.count("\n"), 1)  # and nothing about messages
 
     def test_messages_are_written_as_they_come_and_an_interrupt_ends_it(self):
         for options in ((), ("--json",), ("--raw",), ("--no-ack",)):

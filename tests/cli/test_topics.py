@@ -96,6 +96,8 @@ class Topics(Case):
         self.fails(1, "topics", "get", topic, text="NOT_FOUND")
         self.fails(1, "topics", "delete", topic, text="NOT_FOUND: topic not found")
         self.run_ok("topics", "create", topic)
+        result = self.run_ok("topics", "delete", topic, "--json")
+        self.assertEqual((result.json(), result.err), ({"name": topic, "deleted": True}, ""))
 
 
 class Pages(Case):

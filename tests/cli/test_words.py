@@ -10,11 +10,15 @@ from command import NARAD, PATIENCE, Case, Node, environment, narad
 
 COMMANDS = [("topics", "create"), ("topics", "list"), ("topics", "get"), ("topics", "alter"),
             ("topics", "delete"), ("produce",), ("consume",), ("ack",), ("sub",), ("replay",), ("bench",),
-            ("metrics",)]
+            ("metrics",), ("users", "create"), ("users", "list"), ("users", "get"), ("users", "delete"),
+            ("users", "grant"), ("users", "passwd"), ("ctx", "add"), ("ctx", "select"), ("ctx", "ls"),
+            ("ctx", "rm")]
 ASKING = [("topics", "list"), ("topics", "create", "t"), ("topics", "get", "t"),
           ("topics", "alter", "t", "--partitions", "4"), ("topics", "delete", "t"), ("produce", "t"),
           ("produce", "t", "--lines"), ("consume", "t"), ("consume", "t", "--partition", "0", "--offset", "0"),
           ("ack", "t", "--handle", "0:0:1"), ("sub", "t"), ("replay", "t", "--partition", "0"), ("metrics",),
+          ("users", "list"), ("users", "get", "u"), ("users", "delete", "u"), ("users", "grant", "u", "--none"),
+          ("users", "create", "u", "--user-password-stdin"), ("users", "passwd", "u", "--user-password-stdin"),
           ("bench", "produce-unary", "--seconds", "1"), ("bench", "rpc-unary", "--seconds", "1"),
           ("bench", "rpc-stream", "--seconds", "1")]
 
@@ -28,8 +32,9 @@ class Words(unittest.TestCase):
                 self.assertTrue(asked.out.startswith("Usage: narad " + " ".join(words)), asked)
                 self.assertIn("--server HOST:PORT|unix:PATH", asked.out)
                 self.assertIn("Exit status: 0 done", asked.out)
+                self.assertIn("D is a duration such as 500ms", asked.out)
             self.assertIn("\n  " + " ".join(words), listed)
-        for arguments in (("topics",), ("topics", "--help"), ("client",), ("client", "help"), ("help",), ()):
+        for arguments in (("topics",), ("topics", "--help"), ("users",), ("ctx", "-h"), ("client",), ("client", "help"), ("help",), ()):
             asked = narad(*arguments)
             self.assertEqual((asked.status, asked.err), (0, ""), arguments)
             self.assertIn("topics create NAME", asked.out)
@@ -61,6 +66,11 @@ class Words(unittest.TestCase):
         self.assertRegex(first.out, r"^narad \S.*\n$")
         for words in (("--version",), ("client", "version")):
             self.assertEqual(narad(*words).out, first.out)
+        for words in (("version", "--json"), ("client", "version", "--json")):
+            said = narad(*words).json()
+            self.assertEqual("narad " + said["build"] + "\n", first.out)
+            self.assertTrue(said["build"].startswith(said["version"]))
+        self.assertIn('unexpected "--what"', narad("version", "--what").err)
 
     def test_no_node_is_told_soon(self):
         with socket.socket() as held:
@@ -118,6 +128,7 @@ class Servers(Case):
         self.run_ok("topics", "create", "measured")
         out = self.run_ok("metrics").out
         self.assertIn("\nnarad_topics_total ", out)
+        self.fails(1, "metrics", "--json", text="--json: metrics are text")
         self.assertRegex(out, r"(?m)^# TYPE narad_\w+ (counter|gauge|histogram)$")
         for name in ("data_dir_available_bytes", "boot_duration_seconds"):
             self.assertRegex(out, rf"(?m)^narad_{name} [0-9.]*[1-9]")
@@ -134,6 +145,20 @@ class Servers(Case):
                                       check=False)
             self.assertEqual(done.returncode, 1, arguments)
             self.assertIn(b"narad: standard output: ", done.stderr, arguments)
+
+
+class BusyPort(unittest.TestCase):
+    def test_is_told_once(self):
+        node = Node()
+        self.addCleanup(node.stop)
+        command = [NARAD, "serve", "--dev", "--data-dir", node.path("other"), "--grpc-addr", node.address]
+        alone = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env=environment(), timeout=PATIENCE, check=False)
+        self.assertEqual((alone.returncode, alone.stdout.count(b"in use")), (1, 1), alone.stdout)
+        apart = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(),
+                               timeout=PATIENCE, check=False)
+        self.assertEqual((apart.stdout.count(b"in use"), apart.stderr.count(b"in use")), (1, 1), apart)
+        self.assertTrue(apart.stderr.startswith(b"narad: grpc.addr: cannot listen on "), apart)
 
 
 class Locked(unittest.TestCase):

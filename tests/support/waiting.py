@@ -10,6 +10,7 @@ PATIENCE = 180  # seconds for what takes milliseconds: a slow machine is no fail
 def environment(**extra):
     """Of a node or a command: nothing of ours, so that a tester's settings do not matter."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NARAD_")}
+    kept["NARAD_CONFIG_DIR"] = "/nowhere/narad"  # a tester's contexts
     kept.update(extra)
     return kept
 
