@@ -16,7 +16,10 @@ struct nd_settings {
     uint64_t http_max_consume_wait, http_max_header_bytes, http_max_connections;
     uint64_t http_max_consume_in_flight_per_identity, http_max_produce_in_flight_per_identity;
     uint64_t http_max_batch_body_bytes_in_flight;
-    bool http_metrics_unauthenticated;
+    bool http_metrics_unauthenticated; /* not set: what compat says */
+
+    uint64_t limits_produce_messages_per_second, limits_produce_bytes_per_second; /* 0: none */
+    uint64_t limits_consume_messages_per_second;
 
     char *grpc_addr;
     char *grpc_socket; /* "": <data_dir>/narad.sock; "none": no Unix socket */

@@ -59,7 +59,7 @@ static bool address_valid(const char *text, size_t *host_size_out)
     return digits > 0 && digits <= 5 && colon[1 + digits] == '\0' && port <= 65535;
 }
 
-static bool is_loopback(const char *host, size_t size)
+bool nd_host_is_loopback(const char *host, size_t size)
 {
     char text[INET_ADDRSTRLEN];
     struct in_addr address;
@@ -83,7 +83,7 @@ static void dev_address(const char *key, char **address, struct nd_buf *problems
     }
     if (host == 0) {
         replace(address, nd_xasprintf("127.0.0.1%s", *address));
-    } else if (!is_loopback(*address, host)) {
+    } else if (!nd_host_is_loopback(*address, host)) {
         nd_problem(problems, "%s is \"%s\" and --dev listens on loopback only", key, *address);
     }
 }
@@ -249,11 +249,6 @@ static void check_build(const struct nd_launch *launch, struct nd_buf *problems,
     if (warnings->size > 0) {
         nd_buf_put_text(warnings, ": accepted and ignored, they have no effect");
     }
-    if (s->security_enabled) {
-        nd_problem(problems, "security.enabled is true, and this build has no users yet: set "
-                             "NARAD_SECURITY_ENABLED=false to run without passwords, or use --dev "
-                             "for a node on loopback");
-    }
 }
 
 void nd_launch_check(struct nd_launch *launch, const char *host_name, struct nd_buf *problems,
@@ -265,6 +260,9 @@ void nd_launch_check(struct nd_launch *launch, const char *host_name, struct nd_
     }
     if (launch->dev) {
         apply_dev(launch, problems);
+    }
+    if (!given(launch, "http.metrics_unauthenticated")) {
+        s->http_metrics_unauthenticated = strcmp(s->compat, "1.2") == 0;
     }
     check_addresses(s, problems);
     check_numbers(s, problems);

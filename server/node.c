@@ -13,7 +13,10 @@
 #include "cluster/metastore.h"
 #include "proto/rpc/server.h"
 #include "server/broker/broker.h"
+#include "server/config_check.h"
 #include "server/rpc/handlers.h"
+#include "server/security/auth.h"
+#include "server/security/quota.h"
 #include "server/topic_relay.h"
 #include "server/version.h"
 #include "storage/clock.h"
@@ -54,6 +57,8 @@ struct nd_node {
     bool locked;
     struct nd_topic_relay relay;
     struct nd_metastore *metastore;
+    struct nd_auth *auth;
+    struct nd_quotas *quotas;
     struct nd_recovery recovery;
     struct nd_wal *wal;
     bool wal_running, flusher_running, broker_running, ready;
@@ -91,6 +96,23 @@ static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
         .topic_changed_arg = &n->relay,
     };
     return nd_metastore_open(&n->metastore, &options, msg);
+}
+
+/* Also with security off: there may be users, and their passwords are set all the same. */
+static enum nd_err start_auth(struct nd_node *n, struct nd_errmsg *msg)
+{
+    const struct nd_settings *s = n->settings;
+    struct nd_auth_options auth = {
+        .metastore = n->metastore, .env = n->env, .log = n->options.log, .metrics = n->metrics};
+    struct nd_quota_limits limits = {
+        .in_flight = {[ND_QUOTA_PRODUCE] = s->http_max_produce_in_flight_per_identity,
+                      [ND_QUOTA_CONSUME] = s->http_max_consume_in_flight_per_identity},
+        .messages_per_s = {[ND_QUOTA_PRODUCE] = s->limits_produce_messages_per_second,
+                           [ND_QUOTA_CONSUME] = s->limits_consume_messages_per_second},
+        .bytes_per_s = {[ND_QUOTA_PRODUCE] = s->limits_produce_bytes_per_second},
+    };
+    n->quotas = nd_quotas_new(&limits, n->env, n->metrics);
+    return nd_auth_new(&n->auth, &auth, msg);
 }
 
 static enum nd_level level_of(const char *name)
@@ -359,10 +381,10 @@ static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
     return n->socket[0] == '\0' ? ND_OK : listen_socket(n, msg);
 }
 
-static enum nd_err start_rpc(struct nd_node *n, struct nd_errmsg *msg)
+static struct nd_handlers_options handlers_options(const struct nd_node *n)
 {
     const struct nd_settings *s = n->settings;
-    struct nd_handlers_options handlers = {
+    return (struct nd_handlers_options){
         .broker = n->broker,
         .metastore = n->metastore,
         .metrics = n->metrics,
@@ -375,10 +397,28 @@ static enum nd_err start_rpc(struct nd_node *n, struct nd_errmsg *msg)
                   .max_acked_ahead = (uint32_t)s->topic_default_max_acked_ahead_per_partition},
         .version = nd_version(),
         .dev = n->options.launch->dev,
+        .auth = n->auth,
+        .quotas = n->quotas,
+        .security = s->security_enabled,
+        .metrics_open = s->http_metrics_unauthenticated,
+        .reads_need_grant = strcmp(s->compat, "3") == 0,
+        .count_produce = s->http_max_produce_in_flight_per_identity > 0 ||
+                         s->limits_produce_messages_per_second > 0 ||
+                         s->limits_produce_bytes_per_second > 0,
+        .count_consume = s->http_max_consume_in_flight_per_identity > 0 ||
+                         s->limits_consume_messages_per_second > 0,
     };
+}
+
+static enum nd_err start_rpc(struct nd_node *n, struct nd_errmsg *msg)
+{
+    const struct nd_settings *s = n->settings;
+    struct nd_handlers_options handlers = handlers_options(n);
     n->handlers = nd_handlers_new(&handlers);
+    nd_metastore_watch_users(n->metastore, nd_access_users_changed, n->handlers);
     struct nd_rpc_server_options options = {
         .user = n->handlers,
+        .authenticate = nd_access_authenticate,
         .threads = threads_of(s->server_net_threads),
         .message_bytes_max = RECEIVE_BYTES_MAX,
         .calls_max = CALLS_MAX,
@@ -418,6 +458,9 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
         err = start_metastore(n, msg);
     }
     if (err == ND_OK) {
+        err = start_auth(n, msg);
+    }
+    if (err == ND_OK) {
         err = start_wal(n, msg);
     }
     if (err == ND_OK) {
@@ -430,6 +473,23 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
         err = start_rpc(n, msg);
     }
     return err;
+}
+
+/* What an operator should know about who can get in. */
+static void log_security(const struct nd_node *n)
+{
+    const struct nd_settings *s = n->settings;
+    nd_log(n->options.log, ND_LOG_INFO, "serve",
+           s->security_enabled ? "security on" : "security off",
+           "compat=%s metrics=%s client_certificates=%s", s->compat,
+           s->security_enabled && !s->http_metrics_unauthenticated ? "credentials" : "open",
+           s->grpc_tls_client_ca_file[0] != '\0' ? "needed" : "no");
+    if (s->security_enabled && s->grpc_tls_cert_file[0] == '\0' &&
+        !nd_host_is_loopback(n->host, strlen(n->host))) {
+        nd_log(n->options.log, ND_LOG_WARN, "serve", "passwords travel in clear",
+               "listener=grpc addr=%s:%d hint=set grpc.tls_cert_file and grpc.tls_key_file",
+               n->host[0] == '\0' ? "0.0.0.0" : n->host, n->port);
+    }
 }
 
 enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *options,
@@ -454,6 +514,7 @@ enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *op
            "addr=%s:%d tls=%s socket=%s node_id=%s", n->host[0] == '\0' ? "0.0.0.0" : n->host,
            n->port, n->settings->grpc_tls_cert_file[0] != '\0' ? "on" : "off",
            n->socket[0] == '\0' ? "none" : n->socket, n->settings->cluster_node_id);
+    log_security(n);
     nd_metastore_when_caught_up(n->metastore, options->inbox, options->caught_up);
     *out = n;
     return ND_OK;
@@ -498,6 +559,10 @@ enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg)
                                    "From the start of the boot until the node was ready."),
                   (double)(now_ns - node->boot_ns) / 1e9);
     nd_broker_set_caught_up(node->broker);
+    if (node->settings->security_enabled) {
+        nd_auth_seed_root(node->auth, node->options.admin_password);
+    }
+    node->options.admin_password = NULL;
     nd_rpc_server_set_serving(node->rpc, true);
     nd_log(node->options.log, ND_LOG_INFO, "serve", "ready", "node_id=%s topics=%llu",
            nd_metastore_node_id(node->metastore),
@@ -536,6 +601,9 @@ static void stop_calls(struct nd_node *n)
         nd_rpc_server_set_serving(n->rpc, false);
         nd_handlers_stop(n->handlers, STOP_CHANGES_WAIT_MS);
     }
+    if (n->auth != NULL) {
+        nd_auth_stop(n->auth); /* calls that wait for a password are answered */
+    }
     if (n->broker_running) {
         nd_broker_stop(n->broker);
     }
@@ -547,6 +615,9 @@ static void stop_calls(struct nd_node *n)
     }
     if (n->socket[0] != '\0') {
         (void)unlink(n->socket);
+    }
+    if (n->handlers != NULL) {
+        nd_metastore_watch_users(n->metastore, NULL, NULL);
     }
     nd_handlers_free(n->handlers);
 }
@@ -588,6 +659,8 @@ void nd_node_stop(struct nd_node *node)
     if (node->metastore != NULL) {
         nd_metastore_close(node->metastore);
     }
+    nd_auth_free(node->auth);
+    nd_quotas_free(node->quotas); /* streams may have held one until the broker let go of them */
     nd_topic_relay_release(&node->relay);
     if (node->locked) {
         nd_layout_close(&node->layout);

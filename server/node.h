@@ -15,6 +15,9 @@ struct nd_node_options {
     struct nd_log *log;
     struct nd_inbox *inbox;   /* of the main thread */
     struct nd_msg *caught_up; /* posted there once the metadata has caught up: call nd_node_ready */
+    /* Of the first user: what NARAD_ADMIN_PASSWORD says, valid until nd_node_ready() returned;
+     * NULL: one is made up and logged. */
+    const char *admin_password;
 };
 
 /* Boot up to the listeners; produce is accepted from its return on. Errors are sentences for an
@@ -23,8 +26,8 @@ ND_CHECKED enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_
                                      struct nd_errmsg *msg);
 /* The metadata has caught up: own, be healthy, tell the ready file. @thread main */
 ND_CHECKED enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg);
-/* SIGHUP: read the certificates of the listeners again. What fails stays as it was; both are told in
- * the log. @thread main */
+/* SIGHUP: read the certificates of the listeners again. What fails stays as it was; both are told
+ * in the log. @thread main */
 void nd_node_reload(struct nd_node *node);
 /* Where clients on this machine connect: "127.0.0.1:7941". @thread main */
 void nd_node_address(const struct nd_node *node, char *out, size_t out_size);

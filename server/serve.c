@@ -13,6 +13,7 @@
 #include "storage/base/alloc.h"
 
 #include "server/node.h"
+#include "server/security/password.h"
 #include "server/version.h"
 
 /* What the main thread waits for. */
@@ -23,6 +24,7 @@ struct serve {
     struct nd_msg caught_up, stop, reload;
     struct nd_thread signals;
     struct nd_node *node;
+    char *admin_password; /* NARAD_ADMIN_PASSWORD, until the node has it; or NULL */
     bool stopping, failed;
     _Atomic bool settled;      /* the start is over, or a signal came before */
     _Atomic bool reload_asked; /* `reload` is in the inbox */
@@ -116,6 +118,37 @@ static void tell_people(const char *text)
     }
 }
 
+/* --- the first user's password: from the environment only, and in memory no longer than needed ---
+ */
+
+static void admin_password_forget(struct serve *serve)
+{
+    if (serve->admin_password != NULL) {
+        explicit_bzero(serve->admin_password, strlen(serve->admin_password));
+        nd_free(serve->admin_password);
+        serve->admin_password = NULL;
+    }
+}
+
+/* False: it can be nobody's, and that was told. */
+static bool admin_password_take(struct serve *serve)
+{
+    char *value = getenv("NARAD_ADMIN_PASSWORD");
+    struct nd_errmsg msg = {""};
+    if (value == NULL || value[0] == '\0' || !serve->launch.settings.security_enabled) {
+        return true;
+    }
+    enum nd_err err = nd_password_check(nd_slice_str(value), &msg);
+    if (err == ND_OK) {
+        serve->admin_password = nd_xstrdup(value);
+    } else {
+        fprintf(stderr, "narad: NARAD_ADMIN_PASSWORD: %s\n", msg.text);
+    }
+    explicit_bzero(value, strlen(value));
+    unsetenv("NARAD_ADMIN_PASSWORD");
+    return err == ND_OK;
+}
+
 /* --- messages to the main thread --- */
 
 static void on_stop(struct nd_msg *msg, void *owner)
@@ -144,7 +177,9 @@ static void on_caught_up(struct nd_msg *msg, void *owner)
     if (serve->stopping || serve->node == NULL) {
         return;
     }
-    if (nd_node_ready(serve->node, &why) != ND_OK) {
+    enum nd_err err = nd_node_ready(serve->node, &why);
+    admin_password_forget(serve);
+    if (err != ND_OK) {
         nd_log(serve->log, ND_LOG_ERROR, "serve", "cannot tell that it is ready", "err=%s",
                why.text);
         tell_people(why.text);
@@ -259,6 +294,8 @@ static void help(void)
         "                     log, a temporary data directory unless --data-dir is given\n"
         "  --config FILE      settings as JSON (server/narad.example.json has them all)\n"
         "  --ready-file FILE  written when the node is ready: its address, pid and id\n"
+        "  NARAD_ADMIN_PASSWORD  password of the first user, \"admin\"; without it one is made up\n"
+        "                     and logged once\n"
         "  --port N           http.addr \":N\"     --cluster-port N   cluster.addr \":N\"\n\n"
         "Settings: defaults, then the file, then variables, then flags. key  flag  "
         "variable:\n");
@@ -270,7 +307,8 @@ static void help(void)
 static enum nd_err start(struct serve *serve)
 {
     struct nd_errmsg msg = {""};
-    struct nd_node_options options = {&serve->launch, serve->log, &serve->inbox, &serve->caught_up};
+    struct nd_node_options options = {&serve->launch, serve->log, &serve->inbox, &serve->caught_up,
+                                      serve->admin_password};
     serve->caught_up.run = on_caught_up;
     serve->stop.run = on_stop;
     serve->reload.run = on_reload;
@@ -305,7 +343,8 @@ int nd_serve_main(int argc, const char *const *argv)
     signals_block();
     raise_file_limit(serve.log);
     nd_inbox_init(&serve.inbox);
-    serve.failed = serve.launch.temporary_data && !temporary_directory(&serve.launch.settings);
+    serve.failed = !admin_password_take(&serve) ||
+                   (serve.launch.temporary_data && !temporary_directory(&serve.launch.settings));
     if (!serve.failed) {
         serve.failed = start(&serve) != ND_OK;
         if (serve.launch.dev && !serve.failed) {
@@ -321,6 +360,7 @@ int nd_serve_main(int argc, const char *const *argv)
                        FTW_DEPTH | FTW_PHYS);
         }
     }
+    admin_password_forget(&serve);
     if (serve.signals.started) {
         (void)pthread_kill(serve.signals.impl, SIGUSR1);
         nd_thread_join(&serve.signals);

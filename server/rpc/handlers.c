@@ -43,6 +43,13 @@ static const struct nd_rpc_method *const methods[] = {
     &nd_rpc_delete_topic,
     &nd_rpc_metrics,
     &nd_rpc_version,
+    &nd_rpc_create_user,
+    &nd_rpc_get_user,
+    &nd_rpc_list_users,
+    &nd_rpc_delete_user,
+    &nd_rpc_set_grants,
+    &nd_rpc_set_password,
+    &nd_rpc_check_access,
     /* only with --dev */
     &nd_rpc_bench_produce,
     &nd_rpc_bench_produce_stream,

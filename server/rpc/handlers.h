@@ -109,6 +109,9 @@ extern const struct nd_rpc_method nd_rpc_subscribe, nd_rpc_ack, nd_rpc_ack_strea
 extern const struct nd_rpc_method nd_rpc_create_topic, nd_rpc_get_topic, nd_rpc_list_topics;
 extern const struct nd_rpc_method nd_rpc_alter_topic, nd_rpc_delete_topic, nd_rpc_metrics;
 extern const struct nd_rpc_method nd_rpc_version;
+extern const struct nd_rpc_method nd_rpc_create_user, nd_rpc_get_user, nd_rpc_list_users;
+extern const struct nd_rpc_method nd_rpc_delete_user, nd_rpc_set_grants, nd_rpc_set_password;
+extern const struct nd_rpc_method nd_rpc_check_access;
 extern const struct nd_rpc_method nd_rpc_bench_produce, nd_rpc_bench_produce_stream;
 
 #endif

@@ -38,14 +38,18 @@ class Refusals(unittest.TestCase):
                             NARAD_TOPIC_MAX_PARTITIONS="x")
         self.expect(result, "narad: config: ", "http.nonsense", "storage.segment_bytes is an internal",
                     "log.level (--log-level)", "unknown flag --what", "NARAD_TOPIC_MAX_PARTITIONS",
-                    "http.addr must not be empty", "no users yet")
+                    "http.addr must not be empty")
         self.assertEqual(result.stderr.count("\n"), 1)
         self.assertFalse(os.path.exists(self.data))
 
-    def test_security_must_be_turned_off_by_name(self):
-        self.expect(self.serve(), "NARAD_SECURITY_ENABLED=false", "--dev")
+    def test_dev_is_for_this_machine_and_without_passwords(self):
         self.expect(self.serve("--dev", NARAD_SECURITY_ENABLED="true"), "--dev turns it off")
         self.expect(self.serve("--dev", "--grpc-addr", "0.0.0.0:0"), "loopback only")
+        self.assertFalse(os.path.exists(self.data))
+
+    def test_a_first_password_that_can_be_nobodys_is_refused(self):
+        self.expect(self.serve(NARAD_ADMIN_PASSWORD="x" * 73),
+                    "NARAD_ADMIN_PASSWORD: password must be at most 72 bytes")
         self.assertFalse(os.path.exists(self.data))
 
     def test_what_the_build_cannot_do_is_refused(self):

@@ -218,7 +218,6 @@ static const struct {
     {"{\"cluster\":{\"peers\":[\"host-1@a:1\",\"b@b:1\",\"c@c:1\"]}}",
      "cluster.peers (file) is set, and this build cannot act on it"},
     {"{\"remotes\":{\"allowed_hosts\":[\"x\"]}}", "this build cannot act on it"},
-    {"{\"security\":{\"enabled\":true}}", "security.enabled"},
 };
 
 static void config_load__refuses_what_a_file_must_not_say(void **state)
@@ -269,8 +268,8 @@ static const struct {
     {"NARAD_LOG_LEVEL=warning", "must be one of: debug info warn error"},
     {"NARAD_NODE_ID=", "cluster.node_id must be 1 to 255 bytes"},
     {"NARAD_CLUSTER_PEERS=a@b:1,,", "at least 3 members (got 1)"},
-    {"NARAD_SECURITY_ENABLED=true", "this build has no users yet"},
-    {"NARAD_UNRELATED=1", "this build has no users yet"},
+    {"NARAD_COMPAT=2", "must be one of: 1.2 3"},
+    {"NARAD_LIMITS_PRODUCE_BYTES_PER_SECOND=-1", "must be a whole number"},
 };
 
 static void config_load__refuses_variables_by_name(void **state)
@@ -332,13 +331,12 @@ static void config_load__tells_all_problems_at_once(void **state)
     expect_problem(&f, "log.level (NARAD_LOG_LEVEL)");
     expect_problem(&f, "--nonsense");
     expect_problem(&f, "http.addr must not be empty");
-    expect_problem(&f, "no users yet");
     assert_null(strstr(problems(&f) + 8, "config: "));
     size_t parts = 0;
     for (const char *at = problems(&f); (at = strstr(at, "; ")) != NULL; at++) {
         parts++;
     }
-    assert_int_equal(parts, 5);
+    assert_int_equal(parts, 4);
     unload(&f);
 }
 
@@ -391,6 +389,28 @@ static void config_load__keeps_dev_on_loopback_with_a_temporary_directory(void *
     unload(&f);
     unload(&g);
     unload(&h);
+}
+
+static void config_load__metrics_are_open_where_nothing_else_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *const env[3];
+        bool open;
+    } cases[] = {
+        {{NULL}, true},
+        {{"NARAD_COMPAT=3", NULL}, false},
+        {{"NARAD_COMPAT=3", "NARAD_HTTP_METRICS_UNAUTHENTICATED=true", NULL}, true},
+        {{"NARAD_HTTP_METRICS_UNAUTHENTICATED=false", NULL}, false},
+    };
+    for (size_t i = 0; i < ND_ARRAY_SIZE(cases); i++) {
+        struct fixture f = {.env = cases[i].env};
+        load(&f);
+        expect_ok(&f);
+        assert_true(f.launch.settings.security_enabled);
+        assert_int_equal(f.launch.settings.http_metrics_unauthenticated, cases[i].open);
+        unload(&f);
+    }
 }
 
 /* The whole file is what an operator starts from: it must load, and say every key with its default.
@@ -498,6 +518,7 @@ int main(void)
         cmocka_unit_test(config_load__tells_all_problems_at_once),
         cmocka_unit_test(config_load__warns_once_about_ignored_keys),
         cmocka_unit_test(config_load__keeps_dev_on_loopback_with_a_temporary_directory),
+        cmocka_unit_test(config_load__metrics_are_open_where_nothing_else_is_said),
         cmocka_unit_test(config_example__says_every_key_with_its_default),
         cmocka_unit_test(duration_parse__takes_units_and_sums),
         cmocka_unit_test(settings_table__has_no_key_variable_or_flag_twice),
