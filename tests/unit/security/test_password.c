@@ -42,17 +42,19 @@ static void password__matches_hashes_made_elsewhere(void **state)
     }
 }
 
+/* Among them what crypt(3) would take: MD5 and DES of that very password. */
 static void password__matches_nothing_that_is_no_bcrypt_hash(void **state)
 {
     static const char *const hashes[] = {
         "",
         "*",
+        "abCY/CHNnliwA",
         "*0",
         "*1",
         "$2",
         "$2b$",
         "$2b$05$short",
-        "$1$salt$qJH7.N4xYta3aEG/dfqo/0",
+        "$1$salt$PO1.V1FGUM0xX8wYGMTqm0",
         "$2b$99$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
         "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW ",
         "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOe",
