@@ -41,8 +41,10 @@ static void core_log(gpr_log_func_args *args)
         }
     }
     nd_mutex_lock(&log_lock);
-    nd_log(log_target, level_of(args->severity), "grpc", "core message", "source=%s:%d text=\"%s\"",
-           file != NULL ? file + 1 : args->file, args->line, text);
+    /* Anyone can make a handshake fail, again and again. */
+    nd_log_lasting(log_target, level_of(args->severity), "grpc", "core message",
+                   "source=%s:%d text=\"%s\"", file != NULL ? file + 1 : args->file, args->line,
+                   text);
     nd_mutex_unlock(&log_lock);
 }
 
