@@ -11,7 +11,7 @@
 /* Texts are owned; durations are milliseconds; lists are comma separated. */
 struct nd_settings {
     char *http_addr, *http_pprof_addr, *http_metrics_addr;
-    char *http_tls_cert_file, *http_tls_key_file;
+    char *http_tls_cert_file, *http_tls_key_file, *http_tls_client_ca_file;
     uint64_t http_read_timeout, http_write_timeout, http_idle_timeout, http_shutdown_grace;
     uint64_t http_max_consume_wait, http_max_header_bytes, http_max_connections;
     uint64_t http_max_consume_in_flight_per_identity, http_max_produce_in_flight_per_identity;

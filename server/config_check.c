@@ -275,6 +275,10 @@ void nd_launch_check(struct nd_launch *launch, const char *host_name, struct nd_
     }
     check_pair("http.tls_cert_file and http.tls_key_file", s->http_tls_cert_file,
                s->http_tls_key_file, problems);
+    if (s->http_tls_client_ca_file[0] != '\0' && s->http_tls_cert_file[0] == '\0') {
+        nd_problem(problems, "http.tls_client_ca_file needs http.tls_cert_file and "
+                             "http.tls_key_file");
+    }
     check_pair("security.cluster_tls_cert_file and security.cluster_tls_key_file",
                s->security_cluster_tls_cert_file, s->security_cluster_tls_key_file, problems);
     check_pair("security.cluster_tls_cert_file and security.cluster_tls_ca_file",

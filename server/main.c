@@ -1,4 +1,5 @@
 /* narad: the node, its tools and its client in one program. */
+#include "server/gateway_command.h"
 #include "server/serve.h"
 #include "server/tools.h"
 #include "server/version.h"
@@ -20,6 +21,7 @@ static void usage(FILE *out)
           "Node:\n"
           "  serve        run a node (narad serve --dev for one on this machine; --help for "
           "settings)\n"
+          "  gateway      the HTTP gateway alone, in front of a node elsewhere\n"
           "  wal-repair   cut the damaged end of a stopped node's log into quarantine\n"
           "  verify       check a stopped node's data directory, every byte of it\n"
           "  dump         show what files of a data directory hold\n"
@@ -59,6 +61,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(command, "serve") == 0) {
         return nd_serve_main(argc - 2, (const char *const *)(argv + 2));
+    }
+    if (strcmp(command, "gateway") == 0) {
+        return nd_gateway_main(argc - 2, (const char *const *)(argv + 2));
     }
     if (strcmp(command, "wal-repair") == 0) {
         return nd_wal_repair_main(argc - 2, (const char *const *)(argv + 2));

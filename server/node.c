@@ -14,6 +14,7 @@
 #include "proto/rpc/server.h"
 #include "server/broker/broker.h"
 #include "server/config_check.h"
+#include "server/gateway_setup.h"
 #include "server/rpc/handlers.h"
 #include "server/security/auth.h"
 #include "server/security/quota.h"
@@ -72,6 +73,7 @@ struct nd_node {
     int port;
     char host[256];   /* of grpc.addr */
     char socket[512]; /* "": none */
+    struct nd_node_gateway gateway;
 };
 
 /* --- boot, in this order --- */
@@ -328,15 +330,15 @@ static enum nd_err clear_socket(const char *path, struct nd_errmsg *msg)
     return ND_OK;
 }
 
-static enum nd_err listen_socket(struct nd_node *n, struct nd_errmsg *msg)
+static enum nd_err listen_socket(struct nd_node *n, char *path, struct nd_errmsg *msg)
 {
     char target[600];
     int port;
-    enum nd_err err = clear_socket(n->socket, msg);
+    enum nd_err err = clear_socket(path, msg);
     if (err != ND_OK) {
-        n->socket[0] = '\0'; /* not ours: the stop leaves it */
+        path[0] = '\0'; /* not ours: the stop leaves it */
     } else {
-        snprintf(target, sizeof target, "unix:%s", n->socket);
+        snprintf(target, sizeof target, "unix:%s", path);
         err = nd_rpc_server_listen(n->rpc, target, &port, msg);
     }
     if (err != ND_OK) {
@@ -378,7 +380,14 @@ static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
     }
     snprintf(n->host, sizeof n->host, "%.*s", (int)(colon - address), address);
     choose_socket(n);
-    return n->socket[0] == '\0' ? ND_OK : listen_socket(n, msg);
+    if (n->socket[0] != '\0') {
+        return listen_socket(n, n->socket, msg);
+    }
+    if (!n->settings->gateway_enabled) {
+        return ND_OK;
+    }
+    err = nd_node_gateway_choose_socket(&n->gateway, n->settings->storage_data_dir, msg);
+    return err != ND_OK ? err : listen_socket(n, n->gateway.socket, msg);
 }
 
 static struct nd_handlers_options handlers_options(const struct nd_node *n)
@@ -472,6 +481,11 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
     if (err == ND_OK) {
         err = start_rpc(n, msg);
     }
+    if (err == ND_OK && n->settings->gateway_enabled) {
+        err = nd_node_gateway_start(&n->gateway, n->settings,
+                                    n->socket[0] != '\0' ? n->socket : n->gateway.socket,
+                                    n->metrics, n->options.log, msg);
+    }
     return err;
 }
 
@@ -530,14 +544,21 @@ void nd_node_address(const struct nd_node *node, char *out, size_t out_size)
     snprintf(out, out_size, "%s:%d", any ? "127.0.0.1" : host, node->port);
 }
 
+void nd_node_http_address(const struct nd_node *node, char *out, size_t out_size)
+{
+    nd_node_gateway_address(&node->gateway, out, out_size);
+}
+
 static enum nd_err write_ready_file(struct nd_node *n, struct nd_errmsg *msg)
 {
     char address[300];
+    char http_address[300];
     nd_node_address(n, address, sizeof address);
+    nd_node_http_address(n, http_address, sizeof http_address);
     json_t *json =
-        json_pack("{s:s, s:s, s:i, s:s, s:s}", "grpc_addr", address, "grpc_socket", n->socket,
-                  "pid", (int)getpid(), "node_id", nd_metastore_node_id(n->metastore), "data_dir",
-                  n->settings->storage_data_dir);
+        json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "grpc_addr", address, "grpc_socket", n->socket,
+                  "http_addr", http_address, "pid", (int)getpid(), "node_id",
+                  nd_metastore_node_id(n->metastore), "data_dir", n->settings->storage_data_dir);
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
     json_decref(json);
     if (text == NULL) {
@@ -587,7 +608,9 @@ void nd_node_reload(struct nd_node *node)
 
     nd_log(node->options.log, ND_LOG_INFO, "serve", "reload", "signal=SIGHUP");
     reload_told(node, "grpc", nd_rpc_server_reload_tls(node->rpc, &msg), &msg);
-    /* The next listener with certificates joins here. */
+    if (node->gateway.gateway != NULL) {
+        reload_told(node, "http", nd_gateway_reload_tls(node->gateway.gateway, &msg), &msg);
+    }
 }
 
 /* --- stop, in this order; also of what a failed boot left --- */
@@ -599,6 +622,7 @@ static void stop_calls(struct nd_node *n)
     }
     if (n->rpc_running) {
         nd_rpc_server_set_serving(n->rpc, false);
+        nd_node_gateway_stop(&n->gateway); /* while the broker still answers it */
         nd_handlers_stop(n->handlers, STOP_CHANGES_WAIT_MS);
     }
     if (n->auth != NULL) {
@@ -616,6 +640,7 @@ static void stop_calls(struct nd_node *n)
     if (n->socket[0] != '\0') {
         (void)unlink(n->socket);
     }
+    nd_node_gateway_release(&n->gateway);
     if (n->handlers != NULL) {
         nd_metastore_watch_users(n->metastore, NULL, NULL);
     }

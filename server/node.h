@@ -31,6 +31,8 @@ ND_CHECKED enum nd_err nd_node_ready(struct nd_node *node, struct nd_errmsg *msg
 void nd_node_reload(struct nd_node *node);
 /* Where clients on this machine connect: "127.0.0.1:7941". @thread main */
 void nd_node_address(const struct nd_node *node, char *out, size_t out_size);
+/* The same of the HTTP gateway; "": there is none. */
+void nd_node_http_address(const struct nd_node *node, char *out, size_t out_size);
 /* The stop sequence, to the end; frees. @thread main */
 void nd_node_stop(struct nd_node *node);
 

@@ -214,7 +214,7 @@ static bool temporary_directory(struct nd_settings *settings)
 
 /* --- the process --- */
 
-static void raise_file_limit(struct nd_log *log)
+void nd_files_limit_raise(struct nd_log *log)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
@@ -246,6 +246,14 @@ static void banner(const struct serve *serve)
     }
     printf("  try  narad topics create demo && echo hello | narad produce demo && narad consume "
            "demo\n");
+    nd_node_http_address(serve->node, address, sizeof address);
+    if (address[0] != '\0') {
+        bool tls = settings->http_tls_cert_file[0] != '\0';
+        printf("  or   curl%s -d hello '%s://%s/v1/topics/demo/produce' && "
+               "curl%s '%s://%s/v1/topics/demo/consume'\n",
+               tls ? " -k" : "", tls ? "https" : "http", address, tls ? " -k" : "",
+               tls ? "https" : "http", address);
+    }
     fflush(stdout);
 }
 
@@ -341,7 +349,7 @@ int nd_serve_main(int argc, const char *const *argv)
         return err == ND_OK ? 0 : 1;
     }
     signals_block();
-    raise_file_limit(serve.log);
+    nd_files_limit_raise(serve.log);
     nd_inbox_init(&serve.inbox);
     serve.failed = !admin_password_take(&serve) ||
                    (serve.launch.temporary_data && !temporary_directory(&serve.launch.settings));

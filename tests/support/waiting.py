@@ -11,6 +11,7 @@ def environment(**extra):
     """Of a node or a command: nothing of ours, so that a tester's settings do not matter."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NARAD_")}
     kept["NARAD_CONFIG_DIR"] = "/nowhere/narad"  # a tester's contexts
+    kept["NARAD_HTTP_ADDR"] = "127.0.0.1:0"  # nodes side by side
     kept.update(extra)
     return kept
 
