@@ -85,11 +85,11 @@ enum { KEY_MAX = sizeof(struct nd_token) + ND_USER_HASH_SIZE_MAX };
 static struct nd_slice flight_key(uint8_t out[KEY_MAX], const struct nd_token *token,
                                   const char *hash)
 {
-    size_t hash_size = strlen(hash);
+    struct nd_slice behind = nd_slice_str(hash);
 
     memcpy(out, token->bytes, sizeof token->bytes);
-    memcpy(out + sizeof token->bytes, hash, hash_size);
-    return nd_slice_make(out, sizeof token->bytes + hash_size);
+    memcpy(out + sizeof token->bytes, behind.data, behind.size);
+    return nd_slice_make(out, sizeof token->bytes + behind.size);
 }
 
 /* The outcome for the record as it is now: a password that was changed meanwhile is another. */
