@@ -18,7 +18,7 @@ product=(
     libjansson-dev                                           # server/config, clients/cli: JSON
     libssl-dev                                               # TLS files of the listeners; HMAC
     libcrypt-dev                                             # server/security: bcrypt
-    libmicrohttpd-dev                                        # gateway
+    libmicrohttpd-dev libgnutls28-dev                        # gateway: HTTP and its TLS
     tzdata                                                   # the text that `make run` sends
 )
 test=(

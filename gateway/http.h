@@ -44,8 +44,9 @@ const char *nd_http_peer(const struct nd_http_request *request); /* "127.0.0.1",
 void *nd_http_memory(struct nd_http_request *request, size_t size);
 
 /* Tell `gone(arg)` once if the client hangs up while the request waits; then it is still to be
- * answered. NULL takes it back; after that return it is not running and will not run. @thread any
- */
+ * answered, which it may do itself. NULL takes it back, and so does the answer; after that return
+ * it is not running and will not run (but when called from it): hold no lock that it takes.
+ * @thread any */
 void nd_http_on_gone(struct nd_http_request *request, void (*gone)(void *arg), void *arg);
 
 /* --- answers. @thread any --- */
@@ -57,6 +58,8 @@ void nd_http_answer(struct nd_http_request *request, int status, const char *typ
                     struct nd_buf *body);
 /* {"error":"text"} + LF. Bytes that are not UTF-8 become U+FFFD. */
 void nd_http_answer_error(struct nd_http_request *request, int status, const char *text);
+/* Plain text with a LF behind it, and X-Content-Type-Options. */
+void nd_http_answer_text(struct nd_http_request *request, int status, const char *text);
 /* Plain text, as the router says it: 404 "404 page not found" or, with `allow` not "", 405 "Method
  * Not Allowed" and Allow. */
 void nd_http_answer_none(struct nd_http_request *request, const char *allow);

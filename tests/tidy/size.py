@@ -12,6 +12,8 @@ MORE_PARAMETERS = {
     "nd_rpc_call_unary": 8, # the whole of a call; an options struct would live for one statement
     "nd_rpc_call_unary_with": 7, # the same
     "nd_rpc_stream_open": 7, # the same
+    "nd_http_called": 8, # libmicrohttpd calls it
+    "unused_callback": 8, # GnuTLS would call it
 }
 
 

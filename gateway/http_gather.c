@@ -1,0 +1,439 @@
+#include <fcntl.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "storage/base/alloc.h"
+
+#include "gateway/http_impl.h"
+#include "gateway/query.h"
+
+/* libmicrohttpd calls us like this, all on one loop thread:
+ *
+ *   nd_http_began      the request line is there
+ *   nd_http_called     the head is there           answered now: the body is not read, the
+ * connection ends nd_http_called     bytes of the body, again and again nd_http_called     the body
+ * is there           the handler runs; suspended unless it answered nd_http_called     resumed the
+ * answer is queued nd_http_ended      sent, or the connection broke */
+
+enum { MS = 1000000 };
+
+/* --- budgets --- */
+
+bool nd_http_budget_take(struct nd_http_budget *budget, uint64_t bytes)
+{
+    /* A sum, and no more than that: nothing is published with it. */
+    if (atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed) + bytes >
+        budget->max) {
+        nd_http_budget_give(budget, bytes);
+        return false;
+    }
+    return true;
+}
+
+void nd_http_budget_give(struct nd_http_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&budget->used, bytes, memory_order_relaxed);
+}
+
+/* --- begin and end --- */
+
+void *nd_http_began(void *arg, const char *target, struct MHD_Connection *mhd)
+{
+    struct nd_http_server *server = arg;
+    struct nd_http_request *request = nd_xcalloc(1, sizeof *request);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    size_t size = target == NULL ? 0 : strlen(target);
+
+    request->target = nd_malloc(size + 1);
+    if (request->target == NULL) {
+        nd_free(request);
+        return NULL; /* the connection ends with its head */
+    }
+    memcpy(request->target, size == 0 ? "" : target, size + 1);
+    request->conn = info->socket_context;
+    request->mhd = mhd;
+    request->started_ns = nd_watch_now_ns();
+    nd_arena_init(&request->arena, 4 * server->options.header_bytes_max + 65536);
+    nd_buf_init(&request->body, 0);
+    nd_list_init(&request->headers);
+    if (request->conn->used) {
+        nd_watch_deadline(&request->conn->watched,
+                          request->started_ns + server->options.read_timeout_ms * MS);
+    }
+    request->conn->used = true;
+    nd_watch_idle(&request->conn->watched, false);
+    return request;
+}
+
+static void open_count(struct nd_http_server *server, int change)
+{
+    /* Those that wait for 0 look again under the lock. */
+    uint64_t before = change > 0
+                          ? atomic_fetch_add_explicit(&server->open, 1, memory_order_acq_rel)
+                          : atomic_fetch_sub_explicit(&server->open, 1, memory_order_acq_rel);
+
+    if (change < 0 && before == 1 &&
+        atomic_load_explicit(&server->draining, memory_order_acquire)) {
+        nd_mutex_lock(&server->lock);
+        nd_cond_broadcast(&server->changed);
+        nd_mutex_unlock(&server->lock);
+    }
+}
+
+static void outcome_count(const struct nd_http_request *request, uint64_t now)
+{
+    struct nd_http_outcome outcome = {
+        .route = request->match.route,
+        .method = request->method,
+        .status = request->status,
+        .bytes_in = request->body_total,
+        .bytes_out = request->answer_size,
+        .seconds = (double)(now - request->started_ns) / 1e9,
+    };
+
+    nd_http_meters_ended(request->conn->server->meters, &outcome);
+}
+
+void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
+                   enum MHD_RequestTerminationCode why)
+{
+    struct nd_http_server *server = arg;
+    struct nd_http_request *request = *request_io;
+    uint64_t now = nd_watch_now_ns();
+
+    (void)mhd;
+    (void)why;
+    if (request == NULL) {
+        return;
+    }
+    *request_io = NULL;
+    bool draining = atomic_load_explicit(&server->draining, memory_order_relaxed);
+    nd_watch_deadline(&request->conn->watched,
+                      now + (draining ? 0 : server->options.idle_timeout_ms * MS));
+    nd_watch_idle(&request->conn->watched, true);
+    nd_http_budget_give(&server->large, request->large_taken);
+    nd_http_budget_give(&server->small, request->small_taken);
+    if (request->stage != ND_HTTP_STAGE_HEAD) {
+        outcome_count(request, now);
+    }
+    bool counted = request->stage != ND_HTTP_STAGE_HEAD;
+    if (request->response != NULL) {
+        MHD_destroy_response(request->response);
+    }
+    nd_buf_release(&request->body);
+    nd_arena_release(&request->arena);
+    nd_free(request->memory);
+    nd_free(request->fields);
+    nd_free(request->target);
+    nd_free(request);
+    if (counted) {
+        open_count(server, -1);
+    }
+}
+
+/* --- the answer --- */
+
+/* What the client may still be sending must not reset the connection before it has read the answer:
+ * a second descriptor keeps it open for a moment. */
+static void linger_prepare(struct nd_http_request *request)
+{
+    struct nd_http_conn *conn = request->conn;
+
+    if (conn->linger_file >= 0) {
+        return;
+    }
+    /* Few, so that a crowd of them does not eat the descriptors up. */
+    if (atomic_fetch_add_explicit(&conn->server->lingering, 1, memory_order_relaxed) <
+        ND_HTTP_LINGER_MAX) {
+        conn->linger_file = fcntl(conn->watched.file, F_DUPFD_CLOEXEC, 0);
+    }
+    if (conn->linger_file < 0) {
+        atomic_fetch_sub_explicit(&conn->server->lingering, 1, memory_order_relaxed);
+    }
+}
+
+static enum MHD_Result answer_queue(struct nd_http_request *request)
+{
+    struct MHD_Response *response = request->response;
+    struct nd_http_server *server = request->conn->server;
+
+    if (response == NULL) {
+        return MHD_NO;
+    }
+    nd_watch_deadline(&request->conn->watched,
+                      nd_watch_now_ns() + server->options.write_timeout_ms * MS);
+    request->response = NULL;
+    enum MHD_Result result = MHD_queue_response(request->mhd, (unsigned)request->status, response);
+    MHD_destroy_response(response); /* our reference */
+    return result;
+}
+
+/* The handler, or what stands for one. */
+static void handler_run(struct nd_http_request *request)
+{
+    if (request->refusal != NULL && request->refusal_status == 431) {
+        nd_http_answer_text(request, 431, request->refusal);
+    } else if (request->refusal != NULL) {
+        nd_http_answer_error(request, request->refusal_status, request->refusal);
+    } else if (request->match.route != NULL) {
+        request->match.route->handle(request);
+    } else if (nd_routes_open(request->path) || request->conn->loop->metrics_only) {
+        nd_http_answer_none(request, request->match.allow);
+    } else {
+        nd_handle_none(request, request->match.allow);
+    }
+}
+
+/* False: the server is about to stop, nothing behind the handlers is there any more. */
+static bool handler_enter(struct nd_http_server *server)
+{
+    /* Both sequentially consistent, as in nd_http_server_wait: either it sees us, or we it. */
+    atomic_fetch_add(&server->running, 1);
+    if (!atomic_load(&server->refusing)) {
+        return true;
+    }
+    atomic_fetch_sub(&server->running, 1);
+    return false;
+}
+
+static enum MHD_Result handle(struct nd_http_request *request)
+{
+    struct nd_http_server *server = request->conn->server;
+    enum nd_http_progress running = ND_HTTP_RUNNING;
+
+    if (!handler_enter(server)) {
+        return MHD_NO;
+    }
+    request->stage = ND_HTTP_STAGE_ANSWER;
+    nd_watch_deadline(&request->conn->watched, ND_WATCH_NEVER);
+    handler_run(request);
+    atomic_fetch_sub(&server->running, 1);
+    if (atomic_load_explicit(&request->progress, memory_order_acquire) == ND_HTTP_ANSWERED) {
+        return answer_queue(request);
+    }
+    /* Suspended first: whoever then finds it parked may resume it. */
+    MHD_suspend_connection(request->mhd);
+    if (!atomic_compare_exchange_strong_explicit(&request->progress, &running, ND_HTTP_PARKED,
+                                                 memory_order_acq_rel, memory_order_acquire)) {
+        MHD_resume_connection(request->mhd); /* answered meanwhile */
+        nd_http_loop_wake(request->conn->loop);
+    }
+    return MHD_YES;
+}
+
+/* Without reading what is left of the body. */
+static enum MHD_Result handle_now(struct nd_http_request *request)
+{
+    request->close_after = true;
+    linger_prepare(request);
+    return handle(request);
+}
+
+/* --- the head --- */
+
+/* "http://host/path", as proxies send it, is its path. */
+static struct nd_slice without_authority(struct nd_slice target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < ND_ARRAY_SIZE(schemes); i++) {
+        size_t size = strlen(schemes[i]);
+        if (target.size >= size && strncasecmp((const char *)target.data, schemes[i], size) == 0) {
+            while (size < target.size && target.data[size] != '/' && target.data[size] != '?') {
+                size++;
+            }
+            return nd_slice_make(target.data + size, target.size - size);
+        }
+    }
+    return target;
+}
+
+static void target_split(struct nd_http_request *request)
+{
+    struct nd_slice target = without_authority(nd_slice_str(request->target));
+    const uint8_t *mark = target.size == 0 ? NULL : memchr(target.data, '?', target.size);
+    size_t path_size = mark == NULL ? target.size : (size_t)(mark - target.data);
+
+    request->path = path_size == 0 ? nd_slice_str("/") : nd_slice_make(target.data, path_size);
+    request->query = mark == NULL ? nd_slice_make(target.data + target.size, 0)
+                                  : nd_slice_make(mark + 1, target.size - path_size - 1);
+}
+
+/* Percent-decoded. A NUL could end a name early for whoever takes it as a C string. */
+static bool values_decode(struct nd_http_request *request)
+{
+    for (size_t i = 0; i < request->match.values_count; i++) {
+        struct nd_slice bad, *value = &request->values[i];
+        if (!nd_percent_decode(request->match.values[i], false, &request->arena, value, &bad)) {
+            request->refusal = "bad request: invalid URL escape in the path";
+        } else if (memchr(value->data, 0, value->size) != NULL) {
+            request->refusal = "bad request: NUL in the path";
+        }
+    }
+    request->refusal_status = 400;
+    return request->refusal == NULL;
+}
+
+/* /metrics is on one of the two listeners. */
+static bool is_elsewhere(const struct nd_http_request *request)
+{
+    bool metrics = nd_slice_equal(request->path, nd_slice_str("/metrics"));
+    bool here = request->conn->loop->metrics_only
+                    ? metrics
+                    : !metrics || !request->conn->server->metrics_moved;
+
+    return !here;
+}
+
+static void route_find(struct nd_http_request *request)
+{
+    nd_routes_match(request->method, request->path, &request->match);
+    if (is_elsewhere(request)) {
+        request->match.route = NULL;
+        request->match.values_count = 0;
+        request->match.allow[0] = '\0';
+    }
+}
+
+/* Which bodies are kept, and which answered without being read. True: the handler runs now. */
+static bool body_decide(struct nd_http_request *request)
+{
+    const struct nd_route *route = request->match.route;
+    struct nd_http_server *server = request->conn->server;
+    bool kept = route != NULL && route->body_max > 0 &&
+                !(route->body_dropped != NULL && route->body_dropped(request->query));
+
+    if (!kept) {
+        request->keep = ND_HTTP_DROP;
+        return request->declared > ND_HTTP_DROP_MAX;
+    }
+    nd_buf_init(&request->body, route->body_max);
+    if (request->declared > route->body_max) {
+        request->keep = ND_HTTP_EXCEEDS;
+        return true;
+    }
+    if (request->declared > ND_HTTP_MIB) {
+        if (!nd_http_budget_take(&server->large, request->declared)) {
+            request->keep = ND_HTTP_REFUSE;
+            return true;
+        }
+        request->large_taken = request->declared;
+    }
+    return false;
+}
+
+/* There is no room for its body. */
+static void refuse_busy(struct nd_http_request *request)
+{
+    request->refusal = "the node is at its limit: too many bytes of request bodies at a time";
+    request->refusal_status = 503;
+    nd_http_set_header(request, "Retry-After", "1");
+}
+
+static enum MHD_Result head_handle(struct nd_http_request *request, const char *method,
+                                   const char *version)
+{
+    request->stage = ND_HTTP_STAGE_BODY;
+    open_count(request->conn->server, 1);
+    nd_http_meters_began(request->conn->server->meters);
+    target_split(request);
+    if (!nd_http_head_read(request, method, version)) {
+        return handle_now(request);
+    }
+    route_find(request);
+    if (!values_decode(request)) {
+        return handle_now(request);
+    }
+    if (body_decide(request)) {
+        if (request->keep == ND_HTTP_REFUSE) {
+            refuse_busy(request);
+        }
+        return handle_now(request);
+    }
+    /* The library forgives bare LFs between chunks, unseen: nothing that follows on the connection
+     * may be taken for a request. */
+    request->close_after = request->chunked;
+    return MHD_YES;
+}
+
+/* --- the body --- */
+
+static bool room_take(struct nd_http_request *request, size_t more)
+{
+    struct nd_http_server *server = request->conn->server;
+    size_t total = request->body.size + more;
+
+    if (total > ND_HTTP_MIB && request->large_taken < total) { /* chunked: by the mebibyte */
+        if (!nd_http_budget_take(&server->large, ND_HTTP_MIB)) {
+            return false;
+        }
+        request->large_taken += ND_HTTP_MIB;
+    }
+    if (total <= ND_HTTP_MIB && total > ND_HTTP_SMALL_STEP && request->large_taken == 0 &&
+        request->small_taken < total) {
+        if (!nd_http_budget_take(&server->small, ND_HTTP_SMALL_STEP)) {
+            return false;
+        }
+        request->small_taken += ND_HTTP_SMALL_STEP;
+    }
+    return true;
+}
+
+static void body_give_up(struct nd_http_request *request, enum nd_http_keep why)
+{
+    request->keep = why;
+    request->close_after = true;
+    request->dropped = 0;
+    nd_buf_release(&request->body);
+}
+
+/* False: enough was read; the connection ends without an answer. */
+static bool body_take(struct nd_http_request *request, const char *data, size_t size)
+{
+    request->body_total += size;
+    if (request->keep == ND_HTTP_KEEP) {
+        if (size > request->body.size_max - request->body.size) {
+            body_give_up(request, ND_HTTP_EXCEEDS);
+        } else if (!room_take(request, size)) {
+            body_give_up(request, ND_HTTP_REFUSE);
+        } else {
+            nd_buf_put(&request->body, data, size);
+            if (nd_buf_failed(&request->body)) {
+                body_give_up(request, ND_HTTP_REFUSE);
+            }
+            return true;
+        }
+    }
+    request->dropped += size;
+    return request->dropped <= ND_HTTP_DROP_MAX;
+}
+
+enum MHD_Result nd_http_called(void *arg, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *data,
+                               size_t *size_io, void **request_io)
+{
+    struct nd_http_request *request = *request_io;
+
+    (void)arg;
+    (void)mhd;
+    (void)url;
+    if (request == NULL) {
+        return MHD_NO;
+    }
+    switch (request->stage) {
+    case ND_HTTP_STAGE_HEAD: return head_handle(request, method, version);
+    case ND_HTTP_STAGE_BODY:
+        if (*size_io > 0) {
+            bool more = body_take(request, data, *size_io);
+            *size_io = 0;
+            return more ? MHD_YES : MHD_NO;
+        }
+        if (request->keep == ND_HTTP_REFUSE) {
+            refuse_busy(request);
+        }
+        return handle(request);
+    case ND_HTTP_STAGE_ANSWER: return answer_queue(request);
+    }
+    ND_UNREACHABLE();
+}

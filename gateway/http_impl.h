@@ -1,0 +1,155 @@
+/* What the files of the HTTP server share: http_server (start, loops, stop), http_gather (a request
+ * from its head to its answer), http_head (is its framing beyond doubt?), http (what handlers see),
+ * http_tls, http_meters. */
+#ifndef ND_HTTP_IMPL_H
+#define ND_HTTP_IMPL_H
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+
+#include "storage/base/arena.h"
+#include "storage/base/thread.h"
+
+#include "gateway/http.h"
+#include "gateway/http_meters.h"
+#include "gateway/http_server.h"
+#include "gateway/http_tls.h"
+#include "gateway/routes.h"
+#include "gateway/watch.h"
+
+enum {
+    ND_HTTP_MIB = 1 << 20,
+    ND_HTTP_DROP_MAX = ND_HTTP_MIB, /* of a body that is not kept */
+    ND_HTTP_SMALL_STEP = 64 << 10,  /* bodies are counted in steps of it */
+    ND_HTTP_PEER_SIZE = 48,
+    ND_HTTP_LINGER_MAX = 64,
+};
+
+/* Bytes of bodies in memory, of all requests. */
+struct nd_http_budget {
+    _Atomic uint64_t used;
+    uint64_t max;
+};
+bool nd_http_budget_take(struct nd_http_budget *budget, uint64_t bytes);
+void nd_http_budget_give(struct nd_http_budget *budget, uint64_t bytes);
+
+struct nd_http_loop {
+    struct nd_http_server *server;
+    bool metrics_only; /* the listener of metrics_addr */
+    struct MHD_Daemon *daemon;
+    struct nd_thread thread;
+    int wake;
+    _Atomic bool rung; /* `wake` was written to and not read since */
+    struct nd_mutex lock;
+    struct nd_list arrivals;        /* guarded by lock */
+    struct nd_http_arrival *adding; /* the loop's: what MHD_add_connection is told of */
+    _Atomic bool stopping;
+};
+
+struct nd_http_conn {
+    struct nd_watched watched;
+    struct nd_http_server *server;
+    struct nd_http_loop *loop;
+    struct nd_tls_files *tls; /* counted; NULL: plain */
+    int linger_file;          /* -1: none */
+    bool used;                /* a request has begun on it */
+    char peer[ND_HTTP_PEER_SIZE];
+};
+
+struct nd_http_server {
+    struct nd_http_server_options options; /* strings are borrowed during the start only */
+    struct nd_http_loop *loops;
+    size_t loops_count, loops_next; /* next: the watch's */
+    size_t main_loops;              /* of them serve `addr`; the one behind, metrics_addr */
+    struct nd_watch *watch;
+    struct nd_tls *tls; /* NULL: plain */
+    struct nd_http_meters *meters;
+    struct nd_http_budget large, small;
+    int metrics_port;
+    bool metrics_moved;
+    _Atomic bool draining;
+    _Atomic bool refusing;      /* no handler is called any more */
+    _Atomic uint64_t running;   /* handlers that have not returned */
+    _Atomic uint64_t answering; /* threads in nd_http_answer */
+    _Atomic uint32_t lingering; /* second descriptors of connections that end early */
+    struct nd_mutex lock;
+    struct nd_cond changed; /* `open` fell to 0 */
+    _Atomic uint64_t open;  /* requests whose head was read and that are not over */
+};
+
+struct nd_http_field {
+    struct nd_slice name, value;
+};
+
+/*  HEAD ─► BODY ─► ANSWER       ANSWER: the handler was called; asked again, the answer is there */
+enum nd_http_stage { ND_HTTP_STAGE_HEAD, ND_HTTP_STAGE_BODY, ND_HTTP_STAGE_ANSWER };
+
+/* RUNNING ─► ANSWERED                     answered before the handler returned
+ * RUNNING ─► PARKED ─► ANSWERED           the connection is suspended; the answer resumes it */
+enum nd_http_progress { ND_HTTP_RUNNING, ND_HTTP_PARKED, ND_HTTP_ANSWERED };
+
+enum nd_http_keep {
+    ND_HTTP_KEEP,    /* the body goes to the handler */
+    ND_HTTP_DROP,    /* read and dropped */
+    ND_HTTP_EXCEEDS, /* above the cap: the rest is read and dropped, up to ND_HTTP_DROP_MAX */
+    ND_HTTP_REFUSE,  /* no room for it: as EXCEEDS, then 503 */
+};
+
+struct nd_http_request {
+    struct nd_http_conn *conn;
+    struct MHD_Connection *mhd;
+    enum nd_http_stage stage;
+    struct nd_arena arena;
+    uint64_t started_ns;
+
+    /* The head; slices into `target`, the library's memory of this request, and the arena. */
+    char *target;
+    struct nd_slice method, path, query;
+    struct nd_http_field *fields;
+    size_t fields_count;
+    bool chunked, http_1_0;
+    uint64_t declared; /* Content-Length; 0 without */
+    struct nd_route_match match;
+    struct nd_slice values[ND_ROUTE_VALUES_MAX]; /* decoded */
+    const char *refusal;                         /* with refusal_status: answered by the server */
+    int refusal_status;
+
+    /* The body. */
+    enum nd_http_keep keep;
+    struct nd_buf body;
+    uint64_t dropped, body_total;
+    uint64_t large_taken, small_taken; /* of the budgets */
+
+    /* The answer. Written by its one giver before `progress` says ANSWERED. */
+    _Atomic enum nd_http_progress progress;
+    struct MHD_Response *response; /* NULL: memory was out, the connection ends */
+    int status;
+    uint64_t answer_size;
+    bool close_after;
+    struct nd_list headers; /* of struct nd_http_header_out, in the arena */
+    _Atomic bool gone_told;
+    void *memory;
+};
+
+struct nd_http_header_out {
+    struct nd_list link;
+    const char *name, *value;
+};
+
+/* --- http_server.c --- */
+void nd_http_loop_wake(struct nd_http_loop *loop);
+
+/* --- http_gather.c: libmicrohttpd's callbacks --- */
+void *nd_http_began(void *server, const char *target, struct MHD_Connection *mhd);
+enum MHD_Result nd_http_called(void *server, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *data,
+                               size_t *size_io, void **request);
+void nd_http_ended(void *server, struct MHD_Connection *mhd, void **request,
+                   enum MHD_RequestTerminationCode why);
+
+/* --- http_head.c --- */
+/* Method, fields, lengths. False: `refusal` and its status are set; nothing of the request is to be
+ * trusted, least of all where it ends. */
+bool nd_http_head_read(struct nd_http_request *request, const char *method, const char *version);
+
+#endif
