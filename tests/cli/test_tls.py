@@ -21,7 +21,7 @@ class TlsNode(Node):
 
     def use(self, name):
         for end in (".pem", ".key"):
-            shutil.copyfile(certificate(name + end), self.path("used" + end))
+            shutil.copy(certificate(name + end), self.path("used" + end))
 
     def start(self, address):
         self.use(self.certificate_name)
