@@ -429,6 +429,22 @@ static void text_seeds(void)
     seed_text("duration", "hours", "1h30m");
     seed_text("duration", "fraction", "1.5s500us500us");
     seed_text("duration", "zero", "0");
+    seed_text("query", "produce", "key=a%20b+c&partition=%2B1&k%65y");
+    seed_text("query", "ack", "receipt_handle=0%3A1%3A2&extend=true");
+    seed_text("query", "lenient", "wait=1h1.5s&;a=b&w%61it=%ZZ&max=10");
+    seed_text("query", "duration", "-1h30m.5s500us9ns");
+    seed_text("query", "number", "-9223372036854775808");
+    seed_text("path", "topic", "GET /v1/topics/a%2Fb");
+    seed_text("path", "consume", "HEAD /v1/topics/t/consume");
+    seed_text("path", "user", "PUT /v1/users/bob/password");
+    seed_text("path", "open", "POST /healthz");
+    seed_text("path", "dots", "GET /v1/topics/../produce/batch");
+    seed_text("json", "topic",
+              "{\"Name\":\"a\\u00e9\\ud83d\\ude00\",\"partitions\":-12,\"schema\":{\"x\":[1.5e+3,"
+              "null]}}");
+    seed_text("json", "batch", "{\"messages\":[{\"payload\":{}},\"x\",[],true,1]} ");
+    seed_text("json", "base64", "AP+KAQ==\r\n");
+    seed_text("json", "string", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"");
     seed_write("config", "file", nd_slice_make(file, sizeof file));
     seed_write("config", "flags", nd_slice_make(flags, sizeof flags));
 }
