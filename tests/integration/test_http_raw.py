@@ -62,7 +62,11 @@ class Server:
         if small_buffers:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.settimeout(PATIENCE)
-        sock.connect(("127.0.0.1", port or self.port))
+        try:
+            sock.connect(("127.0.0.1", port or self.port))
+        except BaseException:
+            sock.close()
+            raise
         return sock
 
     def get(self, path, port=None):
@@ -812,11 +816,10 @@ class Ending(unittest.TestCase):
         def hammer():
             try:
                 while True:
-                    conn = Conn(server.connect())
-                    conn.send(post("/v1/async", b"abc") * 3 + request("GET", "/v1/park/x"))
-                    for _ in range(3):
-                        conn.answer()
-                    conn.sock.close()
+                    with Conn(server.connect()) as conn:
+                        conn.send(post("/v1/async", b"abc") * 3 + request("GET", "/v1/park/x"))
+                        for _ in range(3):
+                            conn.answer()
             except (OSError, EOFError):
                 pass
 
