@@ -77,6 +77,13 @@ int nd_error_of(const struct nd_upstream_status *status, const struct nd_operati
     return 500;
 }
 
+void nd_answer_later(struct nd_http_request *request, uint32_t ms)
+{
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%u", ms == 0 ? 1 : (ms + 999) / 1000);
+    nd_http_set_header(request, "Retry-After", seconds);
+}
+
 void nd_answer_failure(struct nd_http_request *request, const struct nd_upstream_status *status,
                        const struct nd_operation *operation)
 {
@@ -85,10 +92,8 @@ void nd_answer_failure(struct nd_http_request *request, const struct nd_upstream
     if (http == 401) {
         nd_http_set_header(request, "WWW-Authenticate", "Basic realm=\"narad\"");
     }
-    if (status->retry_after_ms > 0) {
-        char seconds[16];
-        snprintf(seconds, sizeof seconds, "%u", (status->retry_after_ms + 999) / 1000);
-        nd_http_set_header(request, "Retry-After", seconds);
+    if (status->err == ND_ERR_LIMITED || (status->retry_after_ms > 0 && http == 503)) {
+        nd_answer_later(request, status->retry_after_ms);
     }
     if (http == 500) {
         nd_log(nd_gateway_options(nd_http_gateway(request))->log, ND_LOG_ERROR, "gateway",
@@ -131,6 +136,7 @@ static void checked(void *arg, const struct nd_upstream_status *status, const vo
     if (status->err == ND_OK) {
         check.then(check.request, check.arg);
     } else {
+        nd_free(check.arg);
         nd_answer_failure(check.request, status, &operation);
     }
 }
@@ -173,6 +179,9 @@ struct refusal {
 static void refuse(struct nd_http_request *request, void *arg)
 {
     struct refusal *refusal = arg;
+    if (refusal->status == 429) {
+        nd_answer_later(request, 0);
+    }
     nd_http_answer_error(request, refusal->status, refusal->text);
     nd_free(refusal);
 }

@@ -23,6 +23,9 @@ int nd_error_of(const struct nd_upstream_status *status, const struct nd_operati
 void nd_answer_failure(struct nd_http_request *request, const struct nd_upstream_status *status,
                        const struct nd_operation *operation);
 
+/* Retry-After of the answer to come; 0: a second. */
+void nd_answer_later(struct nd_http_request *request, uint32_t ms);
+
 /* 200 and its kin: JSON + LF from `body`, which is empty afterwards. */
 void nd_answer_json(struct nd_http_request *request, int status, struct nd_buf *body);
 void nd_answer_empty(struct nd_http_request *request, int status);
@@ -31,7 +34,8 @@ void nd_answer_empty(struct nd_http_request *request, int status);
  * request is as good as answered. `text` is copied. */
 void nd_answer_refusal(struct nd_http_request *request, Narad__V1__Action action,
                        struct nd_slice name, int status, const char *text);
-/* The same with another answer: `then(request, arg)` runs if it may. */
+/* The same with another answer: `then(request, arg)` runs if it may and gives `arg` up, else
+ * nd_free does. */
 void nd_answer_if_allowed(struct nd_http_request *request, Narad__V1__Action action,
                           struct nd_slice name,
                           void (*then)(struct nd_http_request *request, void *arg), void *arg);

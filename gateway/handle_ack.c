@@ -17,12 +17,18 @@ static const struct nd_operation operations[] = {
     [ND_ACK_NACK] = {"nack", false, 502},
 };
 
+/* What stands in a receipt handle. */
+struct handle {
+    uint64_t partition, offset, nonce; /* nonce 0: it is malformed, the broker is not asked */
+    uint8_t same_as;                   /* an earlier one of the batch, or itself */
+};
+
 struct ack {
     struct nd_http_request *request;
     enum nd_ack_extend extend;
     bool batch;
-    uint32_t count;              /* of handles that were given */
-    bool malformed[HANDLES_MAX]; /* those that the broker is not asked about */
+    uint32_t count; /* of handles that were given */
+    struct handle handles[HANDLES_MAX];
 };
 
 /* --- handles --- */
@@ -45,12 +51,36 @@ static bool read_number(struct nd_slice *rest_io, char stop, uint64_t max, uint6
     return i > 0 && stopped == (stop != '\0');
 }
 
-static bool is_handle(struct nd_slice text)
+static bool read_handle(struct nd_slice text, struct handle *out)
 {
-    uint64_t partition, offset, nonce;
-    return text.size < 128 && read_number(&text, ':', INT32_MAX, &partition) &&
-           read_number(&text, ':', INT64_MAX, &offset) &&
-           read_number(&text, '\0', INT64_MAX, &nonce) && nonce > 0;
+    *out = (struct handle){.nonce = 0};
+    bool good = text.size < 128 && read_number(&text, ':', INT32_MAX, &out->partition) &&
+                read_number(&text, ':', INT64_MAX, &out->offset) &&
+                read_number(&text, '\0', INT64_MAX, &out->nonce);
+    out->nonce = good ? out->nonce : 0;
+    return out->nonce > 0;
+}
+
+static bool is_same(const struct handle *a, const struct handle *b)
+{
+    return a->nonce == b->nonce && a->offset == b->offset && a->partition == b->partition;
+}
+
+static void find_same(struct ack *ack)
+{
+    for (uint32_t i = 0; i < ack->count; i++) {
+        uint32_t first = 0;
+        while (!is_same(&ack->handles[first], &ack->handles[i])) {
+            first++;
+        }
+        ack->handles[i].same_as = (uint8_t)first;
+    }
+}
+
+/* Is the broker asked about the i-th? */
+static bool is_asked(const struct ack *ack, uint32_t i)
+{
+    return ack->handles[i].nonce != 0 && ack->handles[i].same_as == i;
 }
 
 /* --- the answer --- */
@@ -75,24 +105,41 @@ static int status_of(const struct ack *ack, const Narad__V1__SettleResult *resul
     return nd_error_of(&status, &operations[ack->extend], text);
 }
 
+static void put_result(struct nd_buf *body, bool first, int status, const char *text)
+{
+    nd_buf_printf(body, "%s{\"status\":%d", first ? "" : ",", status);
+    if (status != 204) {
+        nd_buf_put_text(body, ",\"error\":");
+        nd_json_put_text(body, text);
+    }
+    nd_buf_put_u8(body, '}');
+}
+
+/* One handle twice is as two requests: the second finds the lease over, unless it was extended. */
 static void answer_batch(const struct ack *ack, const Narad__V1__AckItemResult *result)
 {
+    int statuses[HANDLES_MAX];
+    struct nd_errmsg *texts = nd_xcalloc(ack->count, sizeof *texts);
     struct nd_buf body;
     size_t next = 0;
     nd_buf_init(&body, 1 << 20);
     nd_buf_put_text(&body, "{\"results\":[");
     for (uint32_t i = 0; i < ack->count; i++) {
-        struct nd_errmsg text = {""};
-        const Narad__V1__SettleResult *settled = ack->malformed[i] ? NULL : result->results[next++];
-        int status = status_of(ack, settled, &text);
-        nd_buf_printf(&body, "%s{\"status\":%d", i == 0 ? "" : ",", status);
-        if (status != 204) {
-            nd_buf_put_text(&body, ",\"error\":");
-            nd_json_put_text(&body, text.text);
+        uint32_t first = ack->handles[i].same_as;
+        if (is_asked(ack, i) || ack->handles[i].nonce == 0) {
+            statuses[i] =
+                status_of(ack, is_asked(ack, i) ? result->results[next++] : NULL, &texts[i]);
+        } else if (statuses[first] == 204 && ack->extend != ND_ACK_EXTEND) {
+            statuses[i] = nd_err_http_status(ND_ERR_STALE);
+            nd_errmsg_set(&texts[i], "%s", nd_err_text(ND_ERR_STALE));
+        } else {
+            statuses[i] = statuses[first];
+            texts[i] = texts[first];
         }
-        nd_buf_put_u8(&body, '}');
+        put_result(&body, i == 0, statuses[i], texts[i].text);
     }
     nd_buf_put_text(&body, "]}");
+    nd_free(texts);
     nd_answer_json(ack->request, 200, &body);
 }
 
@@ -111,7 +158,7 @@ static uint32_t asked(const struct ack *ack)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < ack->count; i++) {
-        count += !ack->malformed[i];
+        count += is_asked(ack, i);
     }
     return count;
 }
@@ -149,7 +196,7 @@ static void refuse(struct nd_http_request *request, int status, const char *text
                       status, text);
 }
 
-/* `ack` says which of the handles are malformed. Gives it up. */
+/* `ack` says which of the handles are asked about. Gives it up. */
 static void settle(struct ack *ack, struct nd_slice *handles, struct nd_arena *arena)
 {
     static const Narad__V1__SettleAction actions[] = {
@@ -163,7 +210,7 @@ static void settle(struct ack *ack, struct nd_slice *handles, struct nd_arena *a
     char topic[ND_TOPIC_NAME_SIZE_MAX + 1];
     size_t count = 0;
     for (uint32_t i = 0; i < ack->count; i++) {
-        if (!ack->malformed[i]) {
+        if (is_asked(ack, i)) {
             narad__v1__settle__init(&settles[count]);
             settles[count].receipt_handle = nd_arena_text(arena, handles[i]);
             settles[count].action = actions[ack->extend];
@@ -230,8 +277,9 @@ static void batch(struct nd_http_request *request, enum nd_ack_extend extend,
     } else {
         struct ack *ack = ack_new(request, extend, true, (uint32_t)count);
         for (size_t i = 0; i < count; i++) {
-            ack->malformed[i] = !is_handle(handles[i]);
+            (void)read_handle(handles[i], &ack->handles[i]);
         }
+        find_same(ack);
         settle(ack, handles, arena);
     }
 }
@@ -240,6 +288,7 @@ static void handle(struct nd_http_request *request, struct nd_arena *arena)
 {
     struct nd_ack_query query;
     struct nd_errmsg msg = {""};
+    struct handle one;
     bool extend_bad = false;
     if (nd_query_ack(nd_http_query(request), arena, &query, &extend_bad, &msg) != ND_OK) {
         refuse(request, 400, msg.text);
@@ -255,10 +304,12 @@ static void handle(struct nd_http_request *request, struct nd_arena *arena)
                "invalid extend: want \"true\" (renew lease) or \"0\" (release for redelivery)");
     } else if (!single) {
         batch(request, query.extend, arena);
-    } else if (!is_handle(query.receipt_handle)) {
+    } else if (!read_handle(query.receipt_handle, &one)) {
         refuse(request, 400, MALFORMED);
     } else {
-        settle(ack_new(request, query.extend, false, 1), &query.receipt_handle, arena);
+        struct ack *ack = ack_new(request, query.extend, false, 1);
+        ack->handles[0] = one;
+        settle(ack, &query.receipt_handle, arena);
     }
 }
 

@@ -22,6 +22,17 @@ static bool is_negative(const struct nd_json_member *member)
     return member->present && member->number < 0;
 }
 
+/* The first of the numbers that does not fit what the broker takes; 0: all do. */
+static int64_t first_clamped(const struct nd_json_member *m, const int *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (m[numbers[i]].present && m[numbers[i]].number > UINT32_MAX) {
+            return m[numbers[i]].number;
+        }
+    }
+    return 0;
+}
+
 /* --- create --- */
 
 enum {
@@ -138,7 +149,9 @@ static void create(struct nd_http_request *request, const struct nd_json_member 
     message.visibility_timeout_ms = (uint64_t)m[VISIBILITY].number;
     message.max_in_flight_per_partition = nd_clamp_u32(m[IN_FLIGHT].number);
     message.max_acked_ahead_per_partition = nd_clamp_u32(m[ACKED_AHEAD].number);
-    nd_call_and_answer(request, &create_reply, &message.base);
+    static const int clamped[] = {PARTITIONS, IN_FLIGHT, ACKED_AHEAD};
+    nd_call_and_answer_clamped(request, &create_reply, &message.base,
+                               first_clamped(m, clamped, ND_ARRAY_SIZE(clamped)));
 }
 
 void nd_handle_create_topic(struct nd_http_request *request)
@@ -161,7 +174,15 @@ void nd_handle_create_topic(struct nd_http_request *request)
 
 /* --- alter --- */
 
-enum { A_RETENTION, A_IN_FLIGHT, A_ACKED_AHEAD, A_PARTITIONS, A_SCHEMA, ALTER_MEMBERS };
+enum {
+    A_RETENTION,
+    A_IN_FLIGHT,
+    A_ACKED_AHEAD,
+    A_PARTITIONS,
+    A_SCHEMA,
+    A_SCHEMA_BASE,
+    ALTER_MEMBERS
+};
 
 static const struct nd_json_member alter_members[ALTER_MEMBERS] = {
     [A_RETENTION] = {.name = "retention_ms", .type = ND_JSON_INT},
@@ -169,6 +190,7 @@ static const struct nd_json_member alter_members[ALTER_MEMBERS] = {
     [A_ACKED_AHEAD] = {.name = "max_acked_ahead_per_partition", .type = ND_JSON_INT},
     [A_PARTITIONS] = {.name = "partitions", .type = ND_JSON_INT},
     [A_SCHEMA] = {.name = "schema", .type = ND_JSON_ANY},
+    [A_SCHEMA_BASE] = {.name = "schema_base_version", .type = ND_JSON_INT},
 };
 
 static void put_altered(struct nd_buf *out, const void *reply)
@@ -188,7 +210,8 @@ static const struct nd_reply alter_reply = {
 static bool check_alter(const struct nd_json_member *m, struct nd_errmsg *msg)
 {
     static const int others[] = {A_RETENTION, A_IN_FLIGHT, A_ACKED_AHEAD};
-    bool any = m[A_SCHEMA].present || (m[A_PARTITIONS].present && m[A_PARTITIONS].number != 0);
+    bool any = m[A_SCHEMA].present || m[A_SCHEMA_BASE].present ||
+               (m[A_PARTITIONS].present && m[A_PARTITIONS].number != 0);
     for (size_t i = 0; i < ND_ARRAY_SIZE(others); i++) {
         any = any || m[others[i]].present;
     }
@@ -228,7 +251,7 @@ static void alter(struct nd_http_request *request, const struct nd_json_member *
     Narad__V1__AlterTopicRequest message = NARAD__V1__ALTER_TOPIC_REQUEST__INIT;
     char topic[ND_TOPIC_NAME_SIZE_MAX + 1];
     bool known = nd_path_topic(request, topic);
-    if (!known || m[A_SCHEMA].present) {
+    if (!known || m[A_SCHEMA].present || m[A_SCHEMA_BASE].present) {
         nd_answer_refusal(request, NARAD__V1__ACTION__ACTION_MANAGE, nd_http_path_value(request, 0),
                           known ? 501 : 404,
                           known ? "schema is not supported by this version" : ND_NO_TOPIC);
@@ -249,7 +272,9 @@ static void alter(struct nd_http_request *request, const struct nd_json_member *
         message.max_acked_ahead_per_partition = nd_clamp_u32(m[A_ACKED_AHEAD].number);
     }
     message.partitions = nd_clamp_u32(m[A_PARTITIONS].number);
-    nd_call_and_answer(request, &alter_reply, &message.base);
+    static const int clamped[] = {A_IN_FLIGHT, A_ACKED_AHEAD, A_PARTITIONS};
+    nd_call_and_answer_clamped(request, &alter_reply, &message.base,
+                               first_clamped(m, clamped, ND_ARRAY_SIZE(clamped)));
 }
 
 void nd_handle_alter_topic(struct nd_http_request *request)

@@ -59,14 +59,30 @@ void nd_body_arena_init(struct nd_arena *arena, const struct nd_http_request *re
 struct call {
     struct nd_http_request *request;
     const struct nd_reply *reply;
+    int64_t given; /* what was clamped; 0: nothing */
 };
+
+static void answer_clamped(const struct call *call, const struct nd_upstream_status *status)
+{
+    static const char clamped[] = "(4294967295)";
+    struct nd_upstream_status meant = *status;
+    struct nd_errmsg text;
+    const char *at =
+        call->given == 0 || status->text == NULL ? NULL : strstr(status->text, clamped);
+    if (at != NULL) {
+        nd_errmsg_set(&text, "%.*s(%lld)%s", (int)(at - status->text), status->text,
+                      (long long)call->given, at + sizeof clamped - 1);
+        meant.text = text.text;
+    }
+    nd_answer_failure(call->request, &meant, &call->reply->operation);
+}
 
 static void answered(void *arg, const struct nd_upstream_status *status, const void *message)
 {
     struct call call = *(struct call *)arg;
     nd_free(arg);
     if (status->err != ND_OK) {
-        nd_answer_failure(call.request, status, &call.reply->operation);
+        answer_clamped(&call, status);
     } else if (call.reply->put == NULL) {
         nd_answer_empty(call.request, call.reply->status);
     } else {
@@ -80,8 +96,14 @@ static void answered(void *arg, const struct nd_upstream_status *status, const v
 void nd_call_and_answer(struct nd_http_request *request, const struct nd_reply *reply,
                         const ProtobufCMessage *message)
 {
+    nd_call_and_answer_clamped(request, reply, message, 0);
+}
+
+void nd_call_and_answer_clamped(struct nd_http_request *request, const struct nd_reply *reply,
+                                const ProtobufCMessage *message, int64_t given)
+{
     struct call *call = nd_xcalloc(1, sizeof *call);
-    *call = (struct call){request, reply};
+    *call = (struct call){request, reply, given};
     nd_upstream_call(nd_upstream_of(request), nd_http_authorization(request), &reply->method,
                      message, answered, call);
 }

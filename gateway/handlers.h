@@ -32,6 +32,9 @@ struct nd_reply {
 /* Call and answer. `message` is packed before the return. */
 void nd_call_and_answer(struct nd_http_request *request, const struct nd_reply *reply,
                         const ProtobufCMessage *message);
+/* The same; where the broker's refusal names UINT32_MAX, `given` was meant: see nd_clamp_u32(). */
+void nd_call_and_answer_clamped(struct nd_http_request *request, const struct nd_reply *reply,
+                                const ProtobufCMessage *message, int64_t given);
 
 /* Give deliveries back that nobody receives. Before the answer. */
 void nd_give_back(struct nd_http_request *request, const char *topic,

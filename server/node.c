@@ -411,6 +411,7 @@ static struct nd_handlers_options handlers_options(const struct nd_node *n)
         .security = s->security_enabled,
         .metrics_open = s->http_metrics_unauthenticated,
         .reads_need_grant = strcmp(s->compat, "3") == 0,
+        .names_differ = strcmp(s->compat, "3") == 0,
         .count_produce = s->http_max_produce_in_flight_per_identity > 0 ||
                          s->limits_produce_messages_per_second > 0 ||
                          s->limits_produce_bytes_per_second > 0,

@@ -32,6 +32,7 @@ struct nd_handlers_options {
     bool security;                     /* credentials are needed, rights are asked for */
     bool metrics_open;                 /* but not for the metrics */
     bool reads_need_grant;             /* topics are seen by who has a right on them (compat 3) */
+    bool names_differ;                 /* in more than letter case (compat 3) */
     bool count_produce, count_consume; /* `quotas` limit it at all */
 };
 

@@ -1,6 +1,7 @@
 /* Admin: topics. Changes are answered from the raft thread, statistics from a shard. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "storage/base/alloc.h"
 
@@ -102,6 +103,30 @@ static void owner_set(struct nd_rpc_call *call, struct nd_topic_create *create)
     nd_user_unref(user);
 }
 
+/* Is there a topic whose name differs from `name` in letter case only? Of two creates at the same
+ * time both may pass: the rule keeps people from mistakes, nothing depends on it. */
+static bool has_twin(struct nd_metastore *metastore, const char *name, struct nd_errmsg *msg)
+{
+    struct nd_topic *topics[LIST_MAX];
+    char after[ND_TOPIC_NAME_SIZE_MAX + 1] = "";
+    bool more = true, found = false;
+    while (more && !found) {
+        size_t count = nd_metastore_topics(metastore, nd_slice_str(after), LIST_MAX, topics, &more);
+        for (size_t i = 0; i < count; i++) {
+            if (!found && strcasecmp(topics[i]->name, name) == 0 &&
+                strcmp(topics[i]->name, name) != 0) {
+                nd_errmsg_set(msg, "topic name \"%s\" differs only in letter case from \"%s\"",
+                              name, topics[i]->name);
+                found = true;
+            }
+            snprintf(after, sizeof after, "%s", topics[i]->name);
+            nd_topic_unref(topics[i]);
+        }
+        more = more && count > 0;
+    }
+    return found;
+}
+
 static void on_create(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_handlers *h = nd_handlers_of(call);
@@ -127,6 +152,9 @@ static void on_create(struct nd_rpc_call *call, struct nd_slice request)
         return;
     }
     enum nd_err err = nd_topic_create_get(&wish, &h->options.topic, &create, &msg);
+    if (err == ND_OK && h->options.names_differ && has_twin(h->options.metastore, r->name, &msg)) {
+        err = ND_ERR_TOPIC_EXISTS;
+    }
     if (err != ND_OK) {
         nd_call_fail(call, err, &msg);
         return;
