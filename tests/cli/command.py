@@ -50,6 +50,7 @@ class Node:
         if os.path.exists(self.path("ready.json")):
             os.unlink(self.path("ready.json"))
         command = [NARAD, "serve", "--data-dir", self.path("data"), "--grpc-addr", address,
+                   "--addr", own_loopback() + ":0",
                    "--ready-file", self.path("ready.json")] + (["--dev"] if self.dev else [])
         with open(self.path("log"), "ab") as log:
             self.process = subprocess.Popen([*command, *self.flags], stdin=subprocess.DEVNULL, stdout=log,

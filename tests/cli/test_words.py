@@ -151,7 +151,8 @@ class BusyPort(unittest.TestCase):
     def test_is_told_once(self):
         node = Node()
         self.addCleanup(node.stop)
-        command = [NARAD, "serve", "--dev", "--data-dir", node.path("other"), "--grpc-addr", node.address]
+        command = [NARAD, "serve", "--dev", "--data-dir", node.path("other"), "--grpc-addr", node.address,
+                   "--addr", "127.0.0.1:0"]
         alone = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, env=environment(), timeout=PATIENCE, check=False)
         self.assertEqual((alone.returncode, alone.stdout.count(b"in use")), (1, 1), alone.stdout)
