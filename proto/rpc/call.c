@@ -623,11 +623,6 @@ uint32_t nd_rpc_call_right(const struct nd_rpc_call *call)
     return call->method->desc->right;
 }
 
-enum nd_rpc_kind nd_rpc_call_kind(const struct nd_rpc_call *call)
-{
-    return call->method->desc->kind;
-}
-
 struct nd_arena *nd_rpc_call_arena(struct nd_rpc_call *call)
 {
     return &call->arena;

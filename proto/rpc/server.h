@@ -127,7 +127,6 @@ void nd_rpc_call_set_user(struct nd_rpc_call *call, void *user);
 void *nd_rpc_call_user(const struct nd_rpc_call *call);
 const char *nd_rpc_call_method(const struct nd_rpc_call *call);
 uint32_t nd_rpc_call_right(const struct nd_rpc_call *call); /* its method's */
-enum nd_rpc_kind nd_rpc_call_kind(const struct nd_rpc_call *call);
 /* For this call's decoded messages and small things; released with the call (unary, server-stream)
  * or after each on_message (other streams). A handler that has copied what it needs may reset it
  * earlier. It refuses more than 8 times message_bytes_max, so that small hostile bytes cannot grow

@@ -18,10 +18,9 @@ struct nd_caller {
     struct nd_handlers *handlers;
     struct nd_quota *quota; /* counted; NULL: nothing is counted */
     uint64_t seen;          /* version of the users before this one was looked up */
-    bool refresh;           /* its call lasts: the record may be an old one */
     struct nd_mutex lock;
     struct nd_user *user; /* guarded by lock; counted; NULL: security is off */
-    uint64_t version;     /* guarded by lock; of `user`, see nd_auth_refresh() */
+    uint64_t version;     /* guarded by lock; `user` is as new, see nd_auth_refresh() */
 };
 
 /* --- callers --- */
@@ -74,16 +73,14 @@ static bool is_counted(const struct nd_handlers *h, uint32_t right)
            (right == ND_RIGHT_CONSUME && h->options.count_consume);
 }
 
-static struct nd_caller *caller_new(struct nd_handlers *h, struct nd_rpc_call *call,
-                                    struct nd_user *user, uint64_t seen)
+static struct nd_caller *caller_new(struct nd_handlers *h, struct nd_user *user, uint64_t seen)
 {
     struct nd_caller *caller = nd_xcalloc(1, sizeof *caller);
     atomic_store_explicit(&caller->refs, 1, memory_order_relaxed);
     nd_mutex_init(&caller->lock);
     caller->handlers = h;
     caller->user = user;
-    caller->seen = seen;
-    caller->refresh = nd_rpc_call_kind(call) != ND_RPC_UNARY;
+    caller->seen = caller->version = seen;
     return caller;
 }
 
@@ -123,7 +120,7 @@ static void admit_anybody(struct nd_handlers *h, struct nd_rpc_call *call)
 {
     char host[PEER_SIZE];
     if (is_counted(h, nd_rpc_call_right(call)) && host_of(call, host, sizeof host)) {
-        struct nd_caller *caller = caller_new(h, call, NULL, 0);
+        struct nd_caller *caller = caller_new(h, NULL, 0);
         caller->quota = quota_of(h, "host", host);
         attach(call, caller);
     }
@@ -133,7 +130,7 @@ static void admit_anybody(struct nd_handlers *h, struct nd_rpc_call *call)
 static void admit_user(struct nd_handlers *h, struct nd_rpc_call *call, struct nd_user *user,
                        uint64_t seen)
 {
-    struct nd_caller *caller = caller_new(h, call, user, seen);
+    struct nd_caller *caller = caller_new(h, user, seen);
     if (is_counted(h, nd_rpc_call_right(call))) {
         caller->quota = quota_of(h, "user", user->name);
     }
@@ -285,7 +282,7 @@ enum nd_err nd_access_right(struct nd_rpc_call *call, enum nd_right right, struc
         return ND_ERR_UNAUTHENTICATED;
     }
     nd_mutex_lock(&caller->lock);
-    enum nd_err err = caller->refresh ? refresh_locked(caller, msg) : ND_OK;
+    enum nd_err err = refresh_locked(caller, msg);
     if (err == ND_OK) {
         err = may(h, caller->user, right, name, msg);
     }
@@ -305,7 +302,6 @@ static void look_again(struct nd_watched *watched)
     struct nd_caller *caller = nd_access_caller(watched->call);
     struct nd_errmsg msg = {""};
     nd_mutex_lock(&caller->lock);
-    caller->refresh = true; /* it was found to last */
     enum nd_err err = refresh_locked(caller, &msg);
     nd_mutex_unlock(&caller->lock);
     if (err == ND_OK || err == ND_ERR_UNAUTHENTICATED) {

@@ -42,8 +42,9 @@ void nd_caller_unref(void *caller);
 /* The record as it is now, counted; NULL: security is off. */
 struct nd_user *nd_caller_user(struct nd_caller *caller);
 
-/* May the call do what its method is for, about the topic or user `name`? PERMISSION_DENIED; in
- * streams also UNAUTHENTICATED: the user is gone or its password is another. @thread any */
+/* May the call do what its method is for, about the topic or user `name`? PERMISSION_DENIED, or
+ * UNAUTHENTICATED: the user is gone meanwhile or its password is another. Costs little while no
+ * user changes: ask again whenever the answer has waited. The call is not over. @thread any */
 ND_CHECKED enum nd_err nd_access_check(struct nd_rpc_call *call, struct nd_slice name,
                                        struct nd_errmsg *msg);
 /* The same for another right than the method's. */

@@ -48,12 +48,39 @@ static struct nd_delivery *copy_leases(const struct nd_delivery *deliveries, uin
     return copy;
 }
 
+/* The first reason counts. True: it is this one, and the broker still has the poll. */
+static bool cancel_locked(struct consume_call *c, enum nd_err err, const char *text)
+    ND_REQUIRES(c->lock)
+{
+    if (c->cancelled) {
+        return false;
+    }
+    c->cancelled = true;
+    c->cancel_err = err;
+    nd_errmsg_set(&c->cancel_text, "%s", text);
+    return !c->done;
+}
+
+static void cancel_set(struct consume_call *c, enum nd_err err, const char *text)
+{
+    nd_mutex_lock(&c->lock);
+    (void)cancel_locked(c, err, text);
+    nd_mutex_unlock(&c->lock);
+}
+
 /* @thread shard */
 static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delivery *deliveries,
                    uint32_t count)
 {
     struct consume_call *c = poll->data;
     uint32_t fit = nd_deliveries_fit(deliveries, count);
+    if (fit > 0) { /* the right may have gone while it waited */
+        struct nd_errmsg msg = {""};
+        enum nd_err denied = nd_access_check(c->call, nd_slice_str(c->topic->name), &msg);
+        if (denied != ND_OK) {
+            cancel_set(c, denied, msg.text);
+        }
+    }
     nd_handlers_nack(c->handlers, c->topic, deliveries + fit, count - fit);
     nd_budget_give(&c->handlers->polls, 1);
     nd_caller_end(nd_access_caller(c->call), ND_QUOTA_CONSUME, c->counted);
@@ -114,13 +141,7 @@ enum nd_err nd_poll_check(struct nd_handlers *handlers, const struct nd_poll_req
 static void cancel(struct consume_call *c, enum nd_err err, const char *text)
 {
     nd_mutex_lock(&c->lock);
-    bool waiting = !c->done && !c->cancelled;
-    if (!c->cancelled) {
-        c->cancelled = true;
-        c->cancel_err = err;
-        nd_errmsg_set(&c->cancel_text, "%s", text);
-    }
-    if (waiting) {
+    if (cancel_locked(c, err, text)) {
         nd_broker_poll_cancel(c->handlers->options.broker, &c->poll);
     }
     nd_mutex_unlock(&c->lock);

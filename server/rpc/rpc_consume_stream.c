@@ -24,7 +24,7 @@ struct stream_poll {
     bool charged;
     uint32_t counted; /* messages begun with the caller's quota */
     bool cancelled;   /* guarded by the stream's lock */
-    char *revoked;    /* guarded by the stream's lock: its right is gone, and the text; owned */
+    bool revoked;     /* guarded by the stream's lock: cancelled because its right is gone */
 };
 
 static void free_poll(struct stream_poll *p)
@@ -34,7 +34,6 @@ static void free_poll(struct stream_poll *p)
     }
     nd_caller_end(p->stream->base.caller, ND_QUOTA_CONSUME, p->counted);
     nd_topic_unref(p->topic);
-    nd_free(p->revoked);
     nd_free(p);
 }
 
@@ -45,6 +44,7 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
     struct stream_poll *p = poll->data;
     struct consume_stream *s = p->stream;
     uint32_t fit = nd_deliveries_fit(deliveries, count);
+    struct nd_errmsg msg = {""};
     nd_mutex_lock(&s->base.lock);
     if (s->base.abandoned || p->cancelled) {
         fit = 0; /* nobody waits for them any more */
@@ -53,11 +53,15 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
         err = ND_ERR_OVERLOADED;
     }
     err = err == ND_ERR_CANCELLED ? ND_OK : err; /* cancelled by id: an empty answer */
-    err = p->revoked != NULL ? ND_ERR_PERMISSION_DENIED : err;
+    /* The right may have gone while it waited; of an abandoned stream the call may be gone, too. */
+    if (!s->base.abandoned && (fit > 0 || p->revoked)) {
+        err = nd_access_check(s->base.call, nd_slice_str(p->topic->name), &msg);
+        fit = err == ND_OK ? fit : 0;
+    }
     nd_caller_charge(s->base.caller, ND_QUOTA_CONSUME, fit, nd_deliveries_bytes(deliveries, fit));
     uint8_t *at = nd_stream_answer_locked(
-        &s->base, nd_wire_put_poll_result(NULL, p->id, err, p->revoked, deliveries, fit));
-    nd_wire_put_poll_result(at, p->id, err, p->revoked, deliveries, fit);
+        &s->base, nd_wire_put_poll_result(NULL, p->id, err, msg.text, deliveries, fit));
+    nd_wire_put_poll_result(at, p->id, err, msg.text, deliveries, fit);
     nd_map_remove_u64(s->polls, p->id);
     nd_mutex_unlock(&s->base.lock);
     /* Still one of the stream's operations, so that the stream is there. */
@@ -180,10 +184,9 @@ static void look(struct nd_stream *stream)
     nd_mutex_lock(&stream->lock);
     while (nd_map_next(s->polls, &at, &key, &value)) {
         struct stream_poll *p = value;
-        struct nd_errmsg msg = {""};
-        enum nd_err err = nd_access_check(stream->call, nd_slice_str(p->topic->name), &msg);
-        if (err == ND_ERR_PERMISSION_DENIED && !p->cancelled) {
-            p->revoked = nd_xstrdup(msg.text);
+        if (!p->cancelled &&
+            nd_access_check(stream->call, nd_slice_str(p->topic->name), NULL) != ND_OK) {
+            p->revoked = true;
             cancel_locked(s, p);
         }
     }

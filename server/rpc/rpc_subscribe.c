@@ -35,7 +35,9 @@ static bool deliver(struct nd_subscriber *subscriber, const struct nd_delivery *
 {
     struct subscription *s = subscriber->data;
     nd_mutex_lock(&s->base.lock);
-    if (s->base.ending) { /* being closed: the leases end with it */
+    /* Being closed, or about to be because its right has gone: the leases end with it. */
+    if (s->base.ending ||
+        nd_access_check(s->base.call, nd_slice_str(s->topic->name), NULL) != ND_OK) {
         nd_mutex_unlock(&s->base.lock);
         return false;
     }
@@ -178,8 +180,7 @@ static enum nd_err check_start(struct subscription *s, const Narad__V1__Subscrib
         err = nd_handlers_partition(s->topic, r->partition, msg);
     }
     if (err == ND_OK) {
-        uint32_t retry_after_ms;
-        err = nd_caller_begin(s->base.caller, ND_QUOTA_CONSUME, 1, 0, &retry_after_ms, msg);
+        err = nd_caller_begin(s->base.caller, ND_QUOTA_CONSUME, 1, 0, &s->base.end_retry_ms, msg);
         s->counted = err == ND_OK;
     }
     if (err != ND_OK) {

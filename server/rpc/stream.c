@@ -145,7 +145,8 @@ bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed)
         if (stream->end_err == ND_OK) {
             nd_rpc_call_finish(stream->call, 0, NULL);
         } else {
-            nd_rpc_call_fail(stream->call, stream->end_err, stream->end_text);
+            nd_rpc_call_fail_retry(stream->call, stream->end_err, stream->end_text,
+                                   stream->end_retry_ms);
         }
     }
     return over && stream->closed && completed > 0;

@@ -45,6 +45,7 @@ struct nd_stream {
     bool read_owed;                       /* reading stopped because of unsent answers */
     bool ending, abandoned, finished, closed;
     enum nd_err end_err;
+    uint32_t end_retry_ms; /* said with an end, 0: not; set before it. @thread worker */
     char end_text[256];
 };
 

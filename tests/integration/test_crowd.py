@@ -20,7 +20,7 @@ sizes = argparse.Namespace(polls=1000, connections=100, vanish=60)
 
 class Crowd(unittest.TestCase):
     def setUp(self):
-        self.node = Node()
+        self.node = Node(NARAD_HTTP_MAX_CONSUME_IN_FLIGHT_PER_IDENTITY="0")
         self.addCleanup(self.node.close)
         self.node.create("t", visibility_timeout_ms=LEASE_MS)
 
