@@ -1,7 +1,8 @@
 /* A registry of families (one name, kind and help each), which own their series. Series are many
- * and come and go with topics, so making and removing one costs the same however many there are: a
- * family's are put in order when a text is made, and those that share their first label are listed
- * together (a group). */
+ * and come and go with topics and partitions, so one costs little: making and removing it the same
+ * however many there are, and in memory itself, its place in the family and no text. What is shared
+ * stands once: the labels of a partition's series (a set), and the sets that have their first label
+ * in common (a group). A family's series are put in order when a text is made. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,21 +17,15 @@ struct nd_metrics *nd_metrics_new(void)
     struct nd_metrics *metrics = nd_xcalloc(1, sizeof *metrics);
 
     nd_mutex_init(&metrics->lock);
-    metrics->index = nd_map_new((uint64_t)(uintptr_t)metrics);
+    metrics->sets = nd_map_new((uint64_t)(uintptr_t)metrics);
     metrics->groups = nd_map_new((uint64_t)(uintptr_t)metrics);
     return metrics;
-}
-
-static void series_free(struct nd_series *series)
-{
-    nd_free(series->labels);
-    nd_free(series);
 }
 
 static void family_free(struct nd_family *family)
 {
     for (size_t i = 0; i < family->count; i++) {
-        series_free(family->series[i]);
+        nd_free(family->series[i]);
     }
     nd_free(family->series);
     nd_free(family->buckets);
@@ -39,25 +34,30 @@ static void family_free(struct nd_family *family)
     nd_free(family);
 }
 
-void nd_metrics_free(struct nd_metrics *metrics)
+static void values_free(struct nd_map *map)
 {
     struct nd_slice key;
-    void *group;
+    void *value;
     size_t at = 0;
 
+    while (nd_map_next(map, &at, &key, &value)) {
+        nd_free(value);
+    }
+    nd_map_free(map);
+}
+
+void nd_metrics_free(struct nd_metrics *metrics)
+{
     if (metrics == NULL) {
         return;
     }
-    while (nd_map_next(metrics->groups, &at, &key, &group)) {
-        nd_free(group);
-    }
-    nd_map_free(metrics->groups);
+    values_free(metrics->groups);
+    values_free(metrics->sets);
     for (size_t i = 0; i < metrics->count; i++) {
         family_free(metrics->families[i]);
     }
     nd_free(metrics->families);
     nd_free(metrics->collectors);
-    nd_map_free(metrics->index);
     nd_mutex_release(&metrics->lock);
     nd_free(metrics);
 }
@@ -137,9 +137,9 @@ static struct nd_slice first_label(const char *labels)
     return nd_slice_make(labels, (size_t)(at - labels));
 }
 
-static void group_join_locked(struct nd_metrics *m, struct nd_series *series)
+static void group_join_locked(struct nd_metrics *m, struct nd_label_set *set)
 {
-    struct nd_slice label = first_label(series->labels);
+    struct nd_slice label = first_label(set->labels);
     struct nd_list *group = nd_map_get(m->groups, label);
 
     if (group == NULL) {
@@ -147,29 +147,42 @@ static void group_join_locked(struct nd_metrics *m, struct nd_series *series)
         nd_list_init(group);
         (void)nd_map_put(m->groups, label, group);
     }
-    nd_list_append(group, &series->group_link);
+    nd_list_append(group, &set->group_link);
 }
 
-static struct nd_series *series_add_locked(struct nd_metrics *m, struct nd_family *family,
-                                           const char *labels)
+static struct nd_label_set *set_get_locked(struct nd_metrics *m, const char *labels)
+{
+    struct nd_slice key = nd_slice_str(labels);
+
+    if (m->recent != NULL && strcmp(m->recent->labels, labels) == 0) {
+        return m->recent;
+    }
+    struct nd_label_set *set = nd_map_get(m->sets, key);
+    if (set == NULL) {
+        set = nd_xcalloc(1, sizeof *set + key.size + 1);
+        memcpy(set->labels, labels, key.size);
+        nd_list_init(&set->group_link);
+        group_join_locked(m, set);
+        (void)nd_map_put(m->sets, key, set);
+    }
+    m->recent = set;
+    return set;
+}
+
+static struct nd_series *series_add_locked(struct nd_label_set *set, struct nd_family *family)
 {
     size_t counts = family->kind == ND_METRIC_HISTOGRAM ? family->buckets_count + 1 : 0;
     struct nd_series *series = nd_xcalloc(1, sizeof *series + counts * sizeof series->counts[0]);
 
     series->family = family;
-    series->labels = nd_xstrdup(labels);
+    series->set = set;
+    series->next = set->first;
+    set->first = series;
     series->at = family->count;
     family->series = grow(family->series, family->count, &family->capacity);
     family->series[family->count++] = series;
     family->ordered = false;
-    group_join_locked(m, series);
     return series;
-}
-
-/* Names have no brace, so name and labels are told apart. nd_free. */
-static char *index_key(const char *name, const char *labels)
-{
-    return nd_xasprintf("%s{%s", name, labels);
 }
 
 static struct nd_series *series_get(struct nd_metrics *m, const struct wanted *wanted)
@@ -177,17 +190,17 @@ static struct nd_series *series_get(struct nd_metrics *m, const struct wanted *w
     if (m == NULL) {
         return NULL;
     }
-    char *key = index_key(wanted->name, wanted->labels);
-
     nd_mutex_lock(&m->lock);
-    struct nd_series *series = nd_map_get(m->index, nd_slice_str(key));
-    if (series == NULL) {
-        series = series_add_locked(m, family_get_locked(m, wanted), wanted->labels);
-        (void)nd_map_put(m->index, nd_slice_str(key), series);
+    struct nd_family *family = family_get_locked(m, wanted);
+    struct nd_label_set *set = set_get_locked(m, wanted->labels);
+    struct nd_series *series = set->first;
+    while (series != NULL && series->family != family) {
+        series = series->next;
     }
-    ND_ASSERT(series->family->kind == wanted->kind);
+    if (series == NULL) {
+        series = series_add_locked(set, family);
+    }
     nd_mutex_unlock(&m->lock);
-    nd_free(key);
     return series;
 }
 
@@ -216,18 +229,27 @@ struct nd_series *nd_metrics_histogram(struct nd_metrics *m, const char *name, c
     return series_get(m, &wanted);
 }
 
-/* Its group is the caller's business. */
-static void series_remove_locked(struct nd_metrics *m, struct nd_series *series)
+/* Its set is the caller's business. */
+static void series_free_locked(struct nd_series *series)
 {
     struct nd_family *family = series->family;
-    char *key = index_key(family->name, series->labels);
 
-    (void)nd_map_remove(m->index, nd_slice_str(key));
-    nd_free(key);
     family->series[series->at] = family->series[--family->count];
     family->series[series->at]->at = series->at;
     family->ordered = false;
-    series_free(series);
+    nd_free(series);
+}
+
+/* Its group is the caller's business. */
+static void set_free_locked(struct nd_metrics *m, struct nd_label_set *set)
+{
+    (void)nd_map_remove(m->sets, nd_slice_str(set->labels));
+    m->recent = m->recent == set ? NULL : m->recent;
+    for (struct nd_series *series = set->first, *next; series != NULL; series = next) {
+        next = series->next;
+        series_free_locked(series);
+    }
+    nd_free(set);
 }
 
 void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *value)
@@ -242,7 +264,7 @@ void nd_metrics_remove(struct nd_metrics *m, const char *label, const char *valu
     nd_mutex_lock(&m->lock);
     struct nd_list *group = nd_map_remove(m->groups, nd_slice_str(pair));
     while (group != NULL && (link = nd_list_pop(group)) != NULL) {
-        series_remove_locked(m, ND_CONTAINER_OF(link, struct nd_series, group_link));
+        set_free_locked(m, ND_CONTAINER_OF(link, struct nd_label_set, group_link));
     }
     nd_free(group);
     nd_mutex_unlock(&m->lock);
@@ -254,8 +276,17 @@ void nd_metrics_remove_series(struct nd_metrics *m, struct nd_series *series)
         return;
     }
     nd_mutex_lock(&m->lock);
-    nd_list_remove(&series->group_link);
-    series_remove_locked(m, series);
+    struct nd_label_set *set = series->set;
+    struct nd_series **at = &set->first;
+    while (*at != series) {
+        at = &(*at)->next;
+    }
+    *at = series->next;
+    series_free_locked(series);
+    if (set->first == NULL) {
+        nd_list_remove(&set->group_link);
+        set_free_locked(m, set);
+    }
     nd_mutex_unlock(&m->lock);
 }
 
@@ -263,7 +294,7 @@ static int series_compare(const void *a, const void *b)
 {
     const struct nd_series *const *left = a, *const *right = b;
 
-    return strcmp((*left)->labels, (*right)->labels);
+    return strcmp((*left)->set->labels, (*right)->set->labels);
 }
 
 void nd_family_order(struct nd_family *family)

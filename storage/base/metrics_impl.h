@@ -11,13 +11,21 @@
 struct nd_family;
 struct nd_map;
 
+/* The series that have the same labels: those of a partition, say. They are few, but for those
+ * without labels, which are made once. */
+struct nd_label_set {
+    struct nd_list group_link; /* the sets with the same first label */
+    struct nd_series *first;
+    char labels[];
+};
+
 /* All numbers are bumped and read relaxed: each stands alone, and the text is no snapshot. */
 struct nd_series {
     struct nd_family *family;
-    char *labels;
-    size_t at;                 /* in family->series */
-    struct nd_list group_link; /* those with the same first label */
-    _Atomic uint64_t value;    /* counter: the number; gauge and histogram sum: bits of a double */
+    struct nd_label_set *set;
+    struct nd_series *next; /* of the set */
+    size_t at;              /* in family->series */
+    _Atomic uint64_t value; /* counter: the number; gauge and histogram sum: bits of a double */
     /* Histogram: the observations of each bucket alone, then those above them all. */
     _Atomic uint64_t counts[];
 };
@@ -41,8 +49,9 @@ struct nd_metrics {
     struct nd_mutex lock;
     struct nd_family **families;     /* by name; guarded by lock */
     size_t count, capacity;          /* guarded by lock */
-    struct nd_map *index;            /* name and labels to series; guarded by lock */
-    struct nd_map *groups;           /* first label to list of series; guarded by lock */
+    struct nd_map *sets;             /* labels to label set; guarded by lock */
+    struct nd_label_set *recent;     /* asked for last: its series are made together; guarded */
+    struct nd_map *groups;           /* first label to list of label sets; guarded by lock */
     struct nd_collector *collectors; /* guarded by lock */
     size_t collectors_count;         /* guarded by lock */
 };

@@ -65,20 +65,20 @@ static void put_histogram(struct nd_buf *out, const struct nd_series *series)
         nd_buf_put_text(out, "narad_");
         nd_buf_put_text(out, family->name);
         nd_buf_put_text(out, "_bucket{");
-        nd_buf_put_text(out, series->labels);
-        nd_buf_put_text(out, series->labels[0] == '\0' ? "le=\"" : ",le=\"");
+        nd_buf_put_text(out, series->set->labels);
+        nd_buf_put_text(out, series->set->labels[0] == '\0' ? "le=\"" : ",le=\"");
         put_double(out, i < family->buckets_count ? family->buckets[i] : (double)INFINITY);
         nd_buf_printf(out, "\"} %" PRIu64 "\n", count);
     }
     nd_buf_put_text(out, "narad_");
     nd_buf_put_text(out, family->name);
     nd_buf_put_text(out, "_sum");
-    put_braces(out, series->labels);
+    put_braces(out, series->set->labels);
     put_double(out, nd_double_of_bits(nd_number_load(&series->value)));
     nd_buf_put_text(out, "\nnarad_");
     nd_buf_put_text(out, family->name);
     nd_buf_put_text(out, "_count");
-    put_braces(out, series->labels);
+    put_braces(out, series->set->labels);
     nd_buf_printf(out, "%" PRIu64 "\n", count);
 }
 
@@ -90,7 +90,7 @@ static void put_series(struct nd_buf *out, const struct nd_series *series)
     }
     nd_buf_put_text(out, "narad_");
     nd_buf_put_text(out, series->family->name);
-    put_braces(out, series->labels);
+    put_braces(out, series->set->labels);
     if (series->family->kind == ND_METRIC_COUNTER) {
         nd_buf_printf(out, "%" PRIu64, nd_number_load(&series->value));
     } else {

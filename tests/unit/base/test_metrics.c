@@ -268,6 +268,38 @@ static void metrics_remove_series__takes_one_and_leaves_its_neighbours(void **st
     nd_metrics_free(m);
 }
 
+/* The series of a partition share their labels: one of them goes, the others count on. */
+static void metrics_remove_series__leaves_those_with_the_same_labels(void **state)
+{
+    static const char *const labels = "topic=\"a\",partition=\"0\"";
+    static const char *const names[] = {"c0", "c1", "c2"};
+    struct nd_metrics *m = nd_metrics_new();
+    struct nd_buf buf;
+
+    (void)state;
+    for (size_t gone = 0; gone < ND_ARRAY_SIZE(names); gone++) {
+        for (size_t i = 0; i < ND_ARRAY_SIZE(names); i++) {
+            nd_series_add(nd_metrics_counter(m, names[i], labels, "h"), 1);
+        }
+        nd_metrics_remove_series(m, nd_metrics_counter(m, names[gone], labels, "h"));
+        for (size_t i = 0; i < ND_ARRAY_SIZE(names); i++) {
+            uint64_t expected = i <= gone ? gone - i : gone + 1;
+            assert_true(nd_series_value(nd_metrics_counter(m, names[i], labels, "h")) ==
+                        (double)expected);
+        }
+    }
+    for (size_t i = 0; i < ND_ARRAY_SIZE(names); i++) {
+        nd_metrics_remove_series(m, nd_metrics_counter(m, names[i], labels, "h"));
+    }
+    assert_string_equal(text_of(m, &buf), "");
+    nd_buf_release(&buf);
+    assert_true(nd_series_value(nd_metrics_counter(m, "c0", labels, "h")) == 0);
+    nd_metrics_remove(m, "topic", "a");
+    assert_string_equal(text_of(m, &buf), "");
+    nd_buf_release(&buf);
+    nd_metrics_free(m);
+}
+
 static void bump_main(void *arg)
 {
     struct nd_metrics *m = arg;
@@ -319,6 +351,7 @@ int main(void)
         cmocka_unit_test(metrics_text__asks_collectors_first),
         cmocka_unit_test(metrics_text__tells_about_the_process),
         cmocka_unit_test(metrics_remove_series__takes_one_and_leaves_its_neighbours),
+        cmocka_unit_test(metrics_remove_series__leaves_those_with_the_same_labels),
         cmocka_unit_test(series__loses_nothing_between_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
