@@ -186,6 +186,7 @@ static enum nd_err start_wal(struct nd_node *n, struct nd_errmsg *msg)
     struct nd_wal_options options = {
         .env = n->env,
         .dir = n->layout.wal_dir,
+        .preview = nd_recovery_preview,
         .must_exist = !n->layout.fresh,
         .member = nd_metastore_member(n->metastore),
         .file_bytes = n->settings->storage_wal_file_bytes,

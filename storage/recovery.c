@@ -1,10 +1,9 @@
-#include "storage/recovery.h"
-
 #include "storage/base/alloc.h"
 #include "storage/base/codec.h"
 #include "storage/base/map.h"
 
 #include "storage/layout.h"
+#include "storage/recovery_private.h"
 
 enum {
     KEY_SIZE = 12,
@@ -33,8 +32,8 @@ static struct nd_slice key_put(uint8_t key[KEY_SIZE], const struct nd_partition_
     return nd_slice_make(key, KEY_SIZE);
 }
 
-static struct nd_recovered_partition *partition_find(const struct nd_recovery *recovery,
-                                                     const struct nd_partition_id *id)
+struct nd_recovered_partition *nd_recovery_find(const struct nd_recovery *recovery,
+                                                const struct nd_partition_id *id)
 {
     uint8_t key[KEY_SIZE];
 
@@ -50,38 +49,51 @@ static void partition_remove(struct nd_recovery *recovery, struct nd_recovered_p
     recovery->tail_bytes -= partition->runs_bytes;
 }
 
-/* The partition of an entry, made from its `state` file when it is met for the first time. */
-static enum nd_err partition_get(struct nd_recovery *recovery, const struct nd_partition_id *id,
-                                 struct nd_recovered_partition **out, struct nd_errmsg *msg)
+struct nd_recovered_partition *nd_recovery_add(struct nd_recovery *recovery,
+                                               const struct nd_partition_id *id)
 {
-    char dir[PATH_SIZE];
+    struct nd_recovered_partition *partition = nd_xcalloc(1, sizeof *partition);
     uint8_t key[KEY_SIZE];
 
-    *out = partition_find(recovery, id);
-    if (*out != NULL) {
-        return ND_OK;
-    }
-    struct nd_recovered_partition *partition = nd_xcalloc(1, sizeof *partition);
     nd_positions_init(&partition->positions);
-    nd_layout_partition_dir(dir, sizeof dir, recovery->options.data_dir, id);
+    partition->positions.id = *id;
+    partition->position_from = partition->relieved_from = UINT64_MAX;
+    (void)nd_map_put(recovery->by_id, key_put(key, id), partition);
+    nd_list_append(&recovery->partitions, &partition->link);
+    return partition;
+}
+
+enum nd_err nd_recovery_read_state(const struct nd_recovery *recovery,
+                                   struct nd_recovered_partition *partition, struct nd_errmsg *msg)
+{
+    const struct nd_partition_id id = partition->positions.id;
+    char dir[PATH_SIZE];
+
+    nd_layout_partition_dir(dir, sizeof dir, recovery->options.data_dir, &id);
     enum nd_err err = nd_state_load(recovery->options.env, dir, recovery->options.store_id,
                                     &partition->positions, msg);
     if (err == ND_OK) {
         partition->grounded = partition->started = true;
         partition->checkpointed = partition->positions.flushed_offset;
     } else if (err == ND_ERR_NOT_FOUND) {
-        partition->positions.id = *id;
+        partition->positions.id = id;
+        err = ND_OK;
     } else {
-        nd_positions_release(&partition->positions);
-        nd_free(partition);
-        nd_errmsg_wrap(msg, "recover partition %s/%u", id->topic, id->partition);
-        return err;
+        nd_errmsg_wrap(msg, "recover partition %s/%u", id.topic, id.partition);
     }
-    partition->position_from = partition->relieved_from = UINT64_MAX;
-    (void)nd_map_put(recovery->by_id, key_put(key, id), partition);
-    nd_list_append(&recovery->partitions, &partition->link);
-    *out = partition;
-    return ND_OK;
+    return err;
+}
+
+/* The partition of an entry, made from its `state` file when it is met for the first time. */
+static enum nd_err partition_get(struct nd_recovery *recovery, const struct nd_partition_id *id,
+                                 struct nd_recovered_partition **out, struct nd_errmsg *msg)
+{
+    *out = nd_recovery_find(recovery, id);
+    if (*out != NULL) {
+        return ND_OK;
+    }
+    *out = nd_recovery_add(recovery, id);
+    return nd_recovery_read_state(recovery, *out, msg);
 }
 
 /* The entry is newer than the positions: they do not cover it. */
@@ -528,7 +540,7 @@ static void checkpoint_replay(struct nd_recovery *recovery, const struct nd_wal_
 {
     for (uint32_t i = 0; i < entry->flushed_count; i++) {
         const struct nd_wal_flushed *flushed = &entry->flushed[i];
-        struct nd_recovered_partition *partition = partition_find(recovery, &flushed->id);
+        struct nd_recovered_partition *partition = nd_recovery_find(recovery, &flushed->id);
         if (partition != NULL) { /* else nothing of it needs replaying */
             flushed_stated(recovery, partition, flushed->offset);
         }

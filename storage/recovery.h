@@ -72,6 +72,10 @@ void nd_recovery_init(struct nd_recovery *recovery, const struct nd_recovery_opt
 /* The replay callback of nd_wal_open; arg is the recovery. */
 ND_CHECKED enum nd_err nd_recovery_replay(void *recovery, const struct nd_wal_entry *entry,
                                           struct nd_errmsg *msg);
+/* The preview of nd_wal_open for the same recovery: reads the `state` files of all partitions that
+ * the log mentions, with threads of its own; without it the replay reads each when it is met. */
+ND_CHECKED enum nd_err nd_recovery_preview(void *recovery, const struct nd_wal_entry *entry,
+                                           struct nd_errmsg *msg);
 /* After the open returned: settle what is left (next offsets, gaps, pins). */
 ND_CHECKED enum nd_err nd_recovery_finish(struct nd_recovery *recovery, struct nd_errmsg *msg);
 /* For `relieve`: everything below `offset` is in verified segments; its runs go. No CHECKPOINT says

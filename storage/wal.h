@@ -151,9 +151,9 @@ struct nd_wal_options {
     uint64_t keep_bytes;         /* 128 MiB: what trim leaves */
     uint64_t disk_reserve_bytes; /* 64 MiB */
     uint32_t spares;             /* 2 */
-    /* Kept beyond them while the log is busy and the disk has plenty: files are then used again
-     * instead of removed and made anew, which would write every byte of the log twice. */
-    uint32_t spares_extra;
+    uint32_t spares_extra; /* kept beyond them while the log is busy and there is plenty of room */
+    /* Or NULL. Gets, with the arg of `replay`, what will be replayed, then NULL, before that. */
+    enum nd_err (*preview)(void *arg, const struct nd_wal_entry *entry, struct nd_errmsg *msg);
     bool must_exist; /* FORMAT says that this store has been opened before: no file is a loss */
     struct nd_log *log;
     struct nd_metrics *metrics;

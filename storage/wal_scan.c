@@ -228,6 +228,7 @@ struct replay {
     void *arg;
     uint64_t from;
     struct nd_wal_decoder decoder;
+    bool keep_images;
 };
 
 static enum nd_err frame_replay(struct replay *replay, const struct nd_wal_frame *frame,
@@ -294,6 +295,9 @@ static enum nd_err file_replay(struct replay *replay, const struct nd_env *env, 
             at += nd_wal_frame_bytes(frame.body_size);
         }
     }
+    if (replay->keep_images && reader.file < 0) {
+        found->image = nd_wal_reader_take_image(&reader, &found->image_size);
+    }
     nd_wal_reader_close(&reader);
     return err;
 }
@@ -303,7 +307,8 @@ enum nd_err nd_wal_scan_replay(struct nd_wal_scan *scan, const struct nd_env *en
                                                    struct nd_errmsg *msg),
                                void *arg, struct nd_errmsg *msg)
 {
-    struct replay replay = {.call = call, .arg = arg, .from = scan->replay_from};
+    struct replay replay = {
+        .call = call, .arg = arg, .from = scan->replay_from, .keep_images = scan->keep_images};
     enum nd_err err = ND_OK;
 
     nd_wal_decoder_init(&replay.decoder);

@@ -26,6 +26,7 @@ struct nd_wal_found {
 
 struct nd_wal_scan {
     uint64_t images_bytes;      /* held by `files` */
+    bool keep_images;           /* another replay follows */
     struct nd_wal_found *files; /* ascending */
     size_t count;
     uint64_t replay_from;   /* of the newest CHECKPOINT; 0: there is none */
@@ -40,7 +41,8 @@ ND_CHECKED enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd
                                         const uint8_t store_id[16], bool strict,
                                         struct nd_errmsg *msg);
 void nd_wal_scan_release(struct nd_wal_scan *scan);
-/* Call back for every entry that counts, from replay_from on, in order; gives the images back. */
+/* Call back for every entry that counts, from replay_from on, in order; gives the images back,
+ * unless keep_images. */
 ND_CHECKED enum nd_err nd_wal_scan_replay(
     struct nd_wal_scan *scan, const struct nd_env *env, const char *dir,
     enum nd_err (*replay)(void *arg, const struct nd_wal_entry *entry, struct nd_errmsg *msg),

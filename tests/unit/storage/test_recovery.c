@@ -26,6 +26,9 @@ struct fixture {
     uint64_t first; /* sequence of this open */
 };
 
+/* Each case runs without and with: what is recovered is the same. */
+static bool with_preview;
+
 static void no_failure(struct nd_msg *msg, void *owner)
 {
     (void)msg;
@@ -81,7 +84,8 @@ static int setup(void **state)
                                          .frame_bytes_max = 64 << 10,
                                          .staged_bytes_max = 1 << 20,
                                          .keep_bytes = 512 << 10,
-                                         .spares = 2};
+                                         .spares = 2,
+                                         .preview = with_preview ? nd_recovery_preview : NULL};
     memcpy(f->options.store_id, f->layout.store_id, 16);
     f->recovery_options = (struct nd_recovery_options){.env = f->env, .data_dir = "data"};
     memcpy(f->recovery_options.store_id, f->layout.store_id, 16);
@@ -754,5 +758,7 @@ int main(void)
         CASE(recovery_f3__records_that_cut_others_are_refused),
         CASE(recovery_w8__tails_beyond_the_budget_are_flushed_while_replaying),
     };
-    return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("recovery", tests, NULL, NULL);
+    with_preview = true;
+    return failed + cmocka_run_group_tests_name("recovery with a preview", tests, NULL, NULL);
 }
