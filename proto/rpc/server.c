@@ -23,6 +23,8 @@ static const struct nd_rpc_file *const own_files[] = {&grpc_health_v1_health_fil
 enum { OWN_METHODS = ND_ARRAY_SIZE(own_methods), OWN_FILES = ND_ARRAY_SIZE(own_files) };
 /* For connections to end by themselves after the last call, at a stop. */
 enum { GOODBYE_MS = 200 };
+/* TLS and the first bytes of HTTP/2. */
+enum { HANDSHAKE_TIMEOUT_MS = 10000 };
 
 /* --- counting --- */
 
@@ -145,6 +147,8 @@ static void core_new(struct nd_rpc_server *server)
     nd_rpc_args_int(&args, GRPC_ARG_MAX_CONCURRENT_STREAMS, INT32_MAX);
     nd_rpc_args_int(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     nd_rpc_args_int(&args, GRPC_ARG_HTTP2_MAX_PING_STRIKES, 100);
+    /* Who connects and says nothing is cut. */
+    nd_rpc_args_int(&args, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS);
     if (options->memory_bytes_max > 0) {
         quota = grpc_resource_quota_create("nd_rpc_server");
         grpc_resource_quota_resize(quota, options->memory_bytes_max);
