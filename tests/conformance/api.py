@@ -41,10 +41,11 @@ def number(text):
 class Answer:
     """One answer. `request` is how it is told in a failure."""
 
-    def __init__(self, request, status, headers, body, head=False):
+    def __init__(self, request, status, headers, body, head=False, form=True):
         self.request, self.status, self.headers, self.body = request, status, headers, body
         self.head = head
-        self.check_form()
+        if form:
+            self.check_form()
 
     def header(self, name):
         return self.headers.get(name)
@@ -203,14 +204,15 @@ class Api:
             return ssl._create_unverified_context().wrap_socket(plain)
         return plain
 
-    def raw(self, data, method="GET", answers=1, closes=False):
-        """Send `data`; the answers. `closes`: nothing comes behind them but the end of the connection."""
+    def raw(self, data, method="GET", answers=1, closes=False, form=True):
+        """Send `data`; the answers. `closes`: nothing comes behind them but the end of the connection. Without `form`
+        they may be of the HTTP library itself, which has a form of its own."""
         with self.open() as wire:
             try:
                 wire.sendall(data)
             except OSError:
                 pass  # refused before it was read
-            got = read_answers(wire, data, method, answers)
+            got = read_answers(wire, data, method, answers, form)
             if closes:
                 check_closed(wire)
             return got
@@ -226,7 +228,7 @@ def check_closed(wire):
     equal(rest, b"", "bytes behind the last answer")
 
 
-def read_answers(wire, data, method="GET", count=1):
+def read_answers(wire, data, method="GET", count=1, form=True):
     """So many answers from a socket."""
     got = []
     file = wire.makefile("rb")
@@ -237,7 +239,7 @@ def read_answers(wire, data, method="GET", count=1):
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise Failed(f"{data[:80]!r}: {type(error).__name__}: {error}") from error
-        got.append(Answer(repr(data[:80]), response.status, response.headers, body, method == "HEAD"))
+        got.append(Answer(repr(data[:80]), response.status, response.headers, body, method == "HEAD", form))
     return got
 
 

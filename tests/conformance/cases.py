@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from waiting import wait_until  # noqa: E402
 
-OPEN, SEC, V3 = "OPEN", "SEC", "V3"
+OPEN, SEC, V3, SEC3 = "OPEN", "SEC", "V3", "SEC3"
 REGISTER = []
 ADMIN = ("admin", "admin-secret")
 
@@ -179,5 +179,5 @@ class Run:
         return self.counts
 
 
-__all__ = ["ADMIN", "OPEN", "REGISTER", "SEC", "V3", "Case", "Failed", "Run", "Skipped", "Topic", "case", "check",
+__all__ = ["ADMIN", "OPEN", "REGISTER", "SEC", "SEC3", "V3", "Case", "Failed", "Run", "Skipped", "Topic", "case", "check",
            "equal", "grant", "in_parallel", "quote", "table", "wait_until"]

@@ -20,6 +20,8 @@ PROFILES = {
     "SEC": {**COMMON, "NARAD_ADMIN_PASSWORD": "admin-secret", "NARAD_COMPAT": "1.2"},
     "V3": {**COMMON, "NARAD_SECURITY_ENABLED": "false", "NARAD_COMPAT": "3",
            "NARAD_HTTP_MAX_CONSUME_IN_FLIGHT_PER_IDENTITY": "8"},
+    "SEC3": {**COMMON, "NARAD_ADMIN_PASSWORD": "admin-secret", "NARAD_COMPAT": "3",
+             "NARAD_HTTP_MAX_CONSUME_IN_FLIGHT_PER_IDENTITY": "8"},
 }
 
 

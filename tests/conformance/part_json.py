@@ -40,8 +40,10 @@ BAD = [
     ("deep", b'{"%m":' + b"[" * 10001 + b"]" * 10001 + b"}", "~invalid json: "),
     ("very-deep", b"[" * 200000, "~invalid json: "), ("very-deep-objects", b'{"a":' * 100000, "~invalid json: "),
 ]
+# Without a body an ack lacks its handle, and above 64 KiB it is too large.
+OF_AN_ACK = [name for name, body, _ in BAD if body.strip() and len(body) < 60000]
 BAD_ROWS = [(f"{name}/{route}", method, path, member, body, text) for route, method, path, member in ROUTES
-            for name, body, text in BAD if (route, name) not in (("ack-batch", "empty"), ("ack-batch", "blanks"))]
+            for name, body, text in BAD if route != "ack-batch" or name in OF_AN_ACK]
 
 
 @table("1.5", BAD_ROWS)

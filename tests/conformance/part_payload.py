@@ -191,3 +191,25 @@ def the_largest_message_comes_back(c):
         topic = produced_singly(c, raw)
         judge(topic.consume("?partition=0&wait=5s").expect(200), raw)
         topic.produce(raw + b"x", "?key=" + quote("k")).expect(413, error="request body too large")
+
+
+# --- headers of a message ---
+
+@case("headers/round-trip")
+def headers_travel_with_a_message(c):
+    topic = c.topic()
+    sent = {"X-Narad-Header-Trace": "abc", "X-Narad-Header-a-1": 'x "y"; z=\u00fc'.encode().decode("latin-1"), "X-Other": "no"}
+    topic.produce(b"1", "?partition=0", headers=sent).expect(202)
+    for query in ("?partition=0&offset=0", "?wait=5s"):
+        answer = topic.consume(query).expect(200)
+        equal((answer.header("X-Narad-Header-Trace"), answer.header("X-Narad-Header-A-1"), answer.header("X-Other")),
+              ("abc", sent["X-Narad-Header-a-1"], None), "headers")
+
+
+@table("headers/bad", [("sign", {"X-Narad-Header-a_b": "1"}), ("long", {"X-Narad-Header-" + "n" * 65: "1"}),
+                       ("no-name", {"X-Narad-Header-": "1"}), ("large", {"X-Narad-Header-a": "v" * (16 * 1024 + 1)}),
+                       ("many", {f"X-Narad-Header-n{i}": "1" for i in range(65)})])
+def headers_that_are_refused(c, headers):
+    topic = c.topic()
+    topic.produce(b"1", headers=headers).expect(400, has="header")
+    equal(topic.visible(), 0, "records")

@@ -70,7 +70,7 @@ def a_chunked_body_is_a_body(c):
 def raw_produce(c, topic, head, body=b""):
     """The one answer, behind which the connection ends."""
     sent = f"POST {topic.path}/produce?partition=0 HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode() + body
-    return c.api.raw(sent, closes=True)[0]
+    return c.api.raw(sent, closes=True, form=False)[0]
 
 
 @case("1.1/http-1.0")

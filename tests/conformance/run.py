@@ -59,11 +59,11 @@ def arguments():
 
 
 def run(base_url, node, profile, options):
-    credentials = tuple(options.root.split(":", 1)) if profile == cases.SEC else None
-    seen = [] if profile == cases.SEC else None
-    api = Api(base_url, credentials, seen=seen)
+    secured = profile in (cases.SEC, cases.SEC3)
+    headers = {"X-Narad-Client": "conformance"} if profile == cases.SEC3 else {}
+    api = Api(base_url, tuple(options.root.split(":", 1)) if secured else None, headers, [] if secured else None)
     chosen = [e for e in cases.REGISTER if e.profile == profile and options.k in e.name]
-    if profile == cases.SEC and chosen:
+    if secured and chosen:
         cases.wait_until(lambda: api.get("/v1/users").status == 200, "the root account is there")
     return cases.Run(api, node, options.jobs).all(chosen)
 

@@ -138,11 +138,8 @@ class Openapi(unittest.TestCase):
         return name
 
     def send(self, method, path, example):
-        # Names in the path first: a handle belongs to the topic that is named there.
         names = self.names()
         values = self.fill(example.get("path", {}), names)
-        if "{handle}" in json.dumps(example):
-            values["topic"] = names("topic")
         path = re.sub(r"\{(\w+)\}", lambda m: quote(values[m[1]]), path)
         query = self.fill(example.get("query", ""), names)
         body = None
@@ -152,7 +149,8 @@ class Openapi(unittest.TestCase):
             body = example["text"].encode()
         elif "body" in example:
             body = json.dumps(self.fill(example["body"], names)).encode()
-        return self.someone(example.get("as", "root")).send(method, path + ("?" + query if query else ""), body)
+        who = self.someone(example.get("as", "root"))
+        return who.send(method, path + ("?" + query if query else ""), body, headers=example.get("headers", {}))
 
     def check_answer(self, answer, response):
         content = response.get("content", {})
