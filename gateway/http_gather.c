@@ -57,11 +57,12 @@ void *nd_http_began(void *arg, const char *target, struct MHD_Connection *mhd)
     nd_arena_init(&request->arena, 4 * server->options.header_bytes_max + 65536);
     nd_buf_init(&request->body, 0);
     nd_list_init(&request->headers);
-    if (request->conn->used) {
+    if (request->conn->requests > 0) {
         nd_watch_deadline(&request->conn->watched,
                           request->started_ns + server->options.read_timeout_ms * MS);
     }
-    request->conn->used = true;
+    request->conn->requests++;
+    nd_list_remove(&request->conn->rest);
     nd_watch_idle(&request->conn->watched, false);
     return request;
 }
@@ -112,6 +113,7 @@ void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
     nd_watch_deadline(&request->conn->watched,
                       now + (draining ? 0 : server->options.idle_timeout_ms * MS));
     nd_watch_idle(&request->conn->watched, true);
+    nd_http_rest(request->conn, now);
     nd_http_budget_give(&server->large, request->large_taken);
     nd_http_budget_give(&server->small, request->small_taken);
     if (request->stage != ND_HTTP_STAGE_HEAD) {
@@ -158,6 +160,7 @@ static enum MHD_Result answer_queue(struct nd_http_request *request)
     struct MHD_Response *response = request->response;
     struct nd_http_server *server = request->conn->server;
 
+    nd_list_remove(&request->conn->rest);
     if (response == NULL) {
         return MHD_NO;
     }
@@ -212,6 +215,7 @@ static enum MHD_Result handle(struct nd_http_request *request)
     if (atomic_load_explicit(&request->progress, memory_order_acquire) == ND_HTTP_ANSWERED) {
         return answer_queue(request);
     }
+    nd_http_rest(request->conn, nd_watch_now_ns());
     /* Suspended first: whoever then finds it parked may resume it. */
     MHD_suspend_connection(request->mhd);
     if (!atomic_compare_exchange_strong_explicit(&request->progress, &running, ND_HTTP_PARKED,
@@ -392,6 +396,7 @@ static void body_give_up(struct nd_http_request *request, enum nd_http_keep why)
 static bool body_take(struct nd_http_request *request, const char *data, size_t size)
 {
     request->body_total += size;
+    request->conn->bytes_seen += size;
     if (request->keep == ND_HTTP_KEEP) {
         if (size > request->body.size_max - request->body.size) {
             body_give_up(request, ND_HTTP_EXCEEDS);

@@ -250,6 +250,8 @@ bool nd_http_head_read(struct nd_http_request *request, const char *method, cons
         MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 
     request->method = nd_slice_str(method);
+    request->conn->request_line = (uint8_t *)(uintptr_t)method;
+    request->conn->bytes_seen += info == NULL ? 0 : info->header_size;
     request->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     if (info != NULL && info->header_size > request->conn->server->options.header_bytes_max) {
         return refuse(request, 431, "request header fields too large");

@@ -43,6 +43,7 @@ struct nd_http_loop {
     struct nd_mutex lock;
     struct nd_list arrivals;        /* guarded by lock */
     struct nd_http_arrival *adding; /* the loop's: what MHD_add_connection is told of */
+    struct nd_list resting;         /* the loop's: by how long, connections that wait */
     _Atomic bool stopping;
 };
 
@@ -52,7 +53,12 @@ struct nd_http_conn {
     struct nd_http_loop *loop;
     struct nd_tls_files *tls; /* counted; NULL: plain */
     int linger_file;          /* -1: none */
-    bool used;                /* a request has begun on it */
+    uint64_t requests;        /* that have begun on it */
+    struct nd_list rest;      /* of http_trim.c, as what follows */
+    uint64_t rest_since_ns;
+    uint64_t bytes_seen;   /* heads and bodies of all its requests */
+    uint8_t *request_line; /* where the newest one's stands */
+    uint8_t *pool;         /* NULL: it is not known to be there */
     char peer[ND_HTTP_PEER_SIZE];
 };
 
@@ -65,6 +71,8 @@ struct nd_http_server {
     struct nd_tls *tls; /* NULL: plain */
     struct nd_http_meters *meters;
     struct nd_http_budget large, small;
+    size_t pool_size; /* of a connection */
+    bool trims;       /* the library is the one that http_trim.c knows */
     int metrics_port;
     bool metrics_moved;
     _Atomic bool draining;
@@ -146,6 +154,12 @@ enum MHD_Result nd_http_called(void *server, struct MHD_Connection *mhd, const c
                                size_t *size_io, void **request);
 void nd_http_ended(void *server, struct MHD_Connection *mhd, void **request,
                    enum MHD_RequestTerminationCode why);
+
+/* --- http_trim.c. @thread loop --- */
+/* It waits: parked, or for its next request. Taken out of the list by whoever goes on with it. */
+void nd_http_rest(struct nd_http_conn *conn, uint64_t now_ns);
+/* Those that have waited for a second give memory back. */
+void nd_http_trim(struct nd_http_loop *loop, uint64_t now_ns);
 
 /* --- http_head.c --- */
 /* Method, fields, lengths. False: `refusal` and its status are set; nothing of the request is to be

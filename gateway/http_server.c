@@ -21,6 +21,7 @@ enum {
     POOL_EXTRA = 8 << 10, /* of a connection's memory: for what the library makes of a head */
     SWEEP_MS_MIN = 10,
     SWEEP_MS_MAX = 250,
+    TRIM_MS = 1000,
     MS = 1000000,
 };
 
@@ -80,6 +81,7 @@ static void conn_started(struct nd_http_loop *loop, struct MHD_Connection *mhd, 
     conn->server = server;
     conn->loop = loop;
     conn->linger_file = -1;
+    nd_list_init(&conn->rest);
     nd_http_peer_text(&arrival->addr, conn->peer, sizeof conn->peer);
     if (server->tls != NULL && !loop->metrics_only) {
         const union MHD_ConnectionInfo *info =
@@ -98,6 +100,7 @@ static void conn_closed(struct nd_http_conn *conn)
 {
     int linger_file = conn->linger_file;
 
+    nd_list_remove(&conn->rest);
     nd_tls_detach(conn->tls);
     if (linger_file >= 0) {
         atomic_fetch_sub_explicit(&conn->server->lingering, 1, memory_order_relaxed);
@@ -147,6 +150,9 @@ static void loop_wait(struct nd_http_loop *loop, int epoll)
     if (MHD_get_timeout(loop->daemon, &ms) == MHD_YES) {
         timeout = (int)ND_MIN(ms, (MHD_UNSIGNED_LONG_LONG)INT32_MAX);
     }
+    if (!nd_list_empty(&loop->resting) && (timeout < 0 || timeout > TRIM_MS)) {
+        timeout = TRIM_MS;
+    }
     if (timeout != 0 && poll(files, 2, timeout) > 0 && files[1].revents != 0) {
         ssize_t size = read(loop->wake, &rings, sizeof rings);
         (void)size;
@@ -166,6 +172,9 @@ static void loop_run(void *arg)
             MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
                     ->num_connections == 0) {
             return;
+        }
+        if (!nd_list_empty(&loop->resting)) {
+            nd_http_trim(loop, nd_watch_now_ns());
         }
         loop_wait(loop, epoll);
     }
@@ -200,10 +209,9 @@ static struct MHD_Daemon *daemon_start(struct nd_http_loop *loop)
         flags, 0, NULL, NULL, nd_http_called, server, /* */
         MHD_OPTION_EXTERNAL_LOGGER, library_said, loop, MHD_OPTION_URI_LOG_CALLBACK, nd_http_began,
         server, MHD_OPTION_NOTIFY_COMPLETED, nd_http_ended, server, MHD_OPTION_NOTIFY_CONNECTION,
-        conn_notified, loop, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)server->options.header_bytes_max + POOL_EXTRA, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)INT32_MAX,                  /* the watch counts them */
-        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, /* blocked in all our threads */
+        conn_notified, loop, MHD_OPTION_CONNECTION_MEMORY_LIMIT, server->pool_size,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)INT32_MAX, /* the watch counts them */
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,             /* blocked in all our threads */
         MHD_OPTION_ARRAY, tls ? secure : plain, MHD_OPTION_END);
 }
 
@@ -213,6 +221,7 @@ static enum nd_err loop_start(struct nd_http_loop *loop, struct nd_errmsg *msg)
 
     nd_mutex_init(&loop->lock);
     nd_list_init(&loop->arrivals);
+    nd_list_init(&loop->resting);
     loop->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     loop->daemon = loop->wake < 0 ? NULL : daemon_start(loop);
     if (loop->daemon == NULL) {
@@ -277,6 +286,8 @@ static void options_settle(struct nd_http_server *server, const struct nd_http_s
     options->connections_max = connections_max(from->connections_max);
     server->large.max = or_default(from->large_bytes_max, LARGE_BYTES_DEFAULT);
     server->small.max = SMALL_BYTES_MAX;
+    server->pool_size = (size_t)options->header_bytes_max + POOL_EXTRA;
+    server->trims = strcmp(MHD_get_version(), "0.9.75") == 0;
     server->metrics_moved = from->metrics_addr != NULL && from->metrics_addr[0] != '\0';
     server->main_loops = options->threads;
     server->loops_count = options->threads + (server->metrics_moved ? 1 : 0);

@@ -82,6 +82,10 @@ class Server:
             fields = file.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def resident_kib(self):
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
@@ -755,6 +759,46 @@ class Limits(unittest.TestCase):
         before, pause = server.cpu_seconds(), threading.Event()
         pause.wait(2)
         self.assertLess(server.cpu_seconds() - before, 0.5) # it does not spin
+
+    def test_connections_at_rest_give_memory_back(self):
+        server = self.server()
+        conns = [self.conn(server) for _ in range(400)] # 72 KiB each, once cleared
+        for conn in conns:
+            conn.send(request("GET", "/healthz"))
+            conn.answer()
+        before = server.resident_kib()
+        for round_of in range(2):
+            for conn in conns:
+                conn.send(request("GET", "/v1/park/rest"))
+            wait_until(lambda: server.counts()["parked"] == 400, "they wait")
+            wait_until(lambda: server.resident_kib() < before + 4096, "what they do not use is given back")
+            self.one(server, post("/v1/release/rest", b""))
+            for conn in conns:
+                self.assertEqual(conn.answer().status, 200)
+        wait_until(lambda: server.resident_kib() < before + 4096, "idle ones do the same")
+
+    def test_what_came_early_outlasts_a_rest(self):
+        server = self.server()
+        for blanks in (b"", b"\r\n", b"\r\n" * 3000):
+            for behind in (b"", request("GET", "/v1/show/behind", b"X-A: " + b"b" * 30000), b"GET /v1/show/be"):
+                conn = self.conn(server)
+                conn.send(request("GET", "/healthz"))
+                conn.answer()
+                conn.send(blanks + request("GET", "/v1/park/early", b"X-B: " + b"c" * 9000) + behind)
+                wait_until(lambda: server.counts()["parked"] == 1, "it waits")
+                threading.Event().wait(1.2) # long enough to be trimmed
+                self.one(server, post("/v1/release/early", b""))
+                self.assertEqual(conn.answer().status, 200)
+                if not behind:
+                    conn.send(request("GET", "/v1/show/behind"))
+                elif behind[-1:] != b"\n":
+                    conn.send(request("GET", "/v1/show/behind")[len(behind):])
+                self.assertEqual(json.loads(conn.answer().body)[1], "behind")
+
+    def one(self, server, data):
+        with Conn(server.connect()) as conn:
+            conn.send(data)
+            return conn.answer()
 
     def test_metrics_move_to_their_own_address(self):
         server = self.server(metrics_addr="127.0.0.1:0")
