@@ -58,8 +58,11 @@ static void leave_the_start(struct serve *serve)
 /* A node for trying things ends with its terminal, unless it has a certificate to read again. */
 static bool is_reload(const struct serve *serve, int number)
 {
+    const struct nd_settings *settings = &serve->launch.settings;
+
     return number == SIGHUP &&
-           (!serve->launch.dev || serve->launch.settings.grpc_tls_cert_file[0] != '\0');
+           (!serve->launch.dev || settings->grpc_tls_cert_file[0] != '\0' ||
+            settings->http_tls_cert_file[0] != '\0');
 }
 
 static void ask_reload(struct serve *serve)
