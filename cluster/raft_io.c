@@ -175,14 +175,29 @@ void nd_raft_io_receive(struct nd_raft_io *io, struct raft_message *message)
 
 /* --- the disk --- */
 
+enum { SEGMENT_SIZE_DEFAULT = 8 << 20, WORD_SIZE = 8, ENTRY_HEAD_SIZE = 16 };
+
 struct append {
     struct raft_io_append request;
-    struct nd_list link; /* in io->lost */
+    struct nd_list link; /* in io->waiting or io->lost */
     struct nd_raft_io *io;
     struct raft_io_append *raft_request;
     const struct raft_entry *entries; /* raft's copy of the array, freed by its callback */
+    unsigned entries_count;
+    size_t size; /* in a segment */
     raft_io_append_cb done;
 };
+
+/* Checksums, count, a head per entry, and the entries in whole words. */
+static size_t append_size(const struct raft_entry entries[], unsigned count)
+{
+    size_t size = WORD_SIZE + WORD_SIZE + (size_t)count * ENTRY_HEAD_SIZE;
+
+    for (unsigned i = 0; i < count; i++) {
+        size += (entries[i].buf.len + WORD_SIZE - 1) / WORD_SIZE * WORD_SIZE;
+    }
+    return size;
+}
 
 /* A segment that cannot be created is the one failure that damages nothing. libraft fills `errmsg`
  * with the reason, and names the step in front of it. */
@@ -198,17 +213,50 @@ static void append_lose(struct append *append)
     nd_list_append(&append->io->lost, &append->link);
 }
 
+/* Nothing of these was written. */
+static void waiting_lose(struct nd_raft_io *io)
+{
+    for (struct nd_list *link; (link = nd_list_pop(&io->waiting)) != NULL;) {
+        append_lose(ND_CONTAINER_OF(link, struct append, link));
+    }
+}
+
 static void append_failed(struct append *append, int status)
 {
     struct nd_raft_io *io = append->io;
     bool clean = is_missing_segment(io);
 
     append_lose(append);
+    waiting_lose(io);
     io->starved = true;
     if (clean || status == RAFT_NOSPACE) {
         io->events.starved(io->events.arg, status, clean);
     } else {
         io->events.fatal(io->events.arg, "append to the raft log", status);
+    }
+}
+
+static void append_done(struct raft_io_append *request, int status);
+
+/* Give to raft_uv what it may have (G18). */
+static void waiting_give(struct nd_raft_io *io)
+{
+    struct nd_list *link;
+
+    while (!io->closing && (link = nd_list_first(&io->waiting)) != NULL) {
+        struct append *append = ND_CONTAINER_OF(link, struct append, link);
+        if (io->appends > 0 && io->given_bytes + append->size > io->given_bytes_max) {
+            break;
+        }
+        nd_list_remove(&append->link);
+        int status = io->uv_append(&io->io, &append->request, append->entries,
+                                   append->entries_count, append_done);
+        if (status == 0) {
+            io->appends++;
+            io->given_bytes += append->size;
+        } else {
+            append_failed(append, status);
+        }
     }
 }
 
@@ -218,6 +266,7 @@ static void append_done(struct raft_io_append *request, int status)
     struct nd_raft_io *io = append->io;
 
     io->appends--;
+    io->given_bytes -= append->size;
     if (status == 0) {
         append->done(append->raft_request, 0);
         nd_free(append);
@@ -226,6 +275,7 @@ static void append_done(struct raft_io_append *request, int status)
     } else {
         append_failed(append, status);
     }
+    waiting_give(io);
     moved(io);
 }
 
@@ -235,7 +285,12 @@ static int io_append(struct raft_io *base, struct raft_io_append *request,
     struct nd_raft_io *io = from_raft(base);
     struct append *append = nd_xcalloc(1, sizeof *append);
 
-    *append = (struct append){.io = io, .raft_request = request, .entries = entries, .done = done};
+    *append = (struct append){.io = io,
+                              .raft_request = request,
+                              .entries = entries,
+                              .entries_count = n,
+                              .size = append_size(entries, n),
+                              .done = done};
     append->request.data = append;
     nd_list_init(&append->link);
     if (io->starved) { /* behind a hole nothing may be written */
@@ -243,12 +298,8 @@ static int io_append(struct raft_io *base, struct raft_io_append *request,
         io->events.starved(io->events.arg, RAFT_NOSPACE, true);
         return 0;
     }
-    int status = io->uv_append(base, &append->request, entries, n, append_done);
-    if (status == 0) {
-        io->appends++;
-    } else {
-        append_failed(append, status);
-    }
+    nd_list_append(&io->waiting, &append->link);
+    waiting_give(io);
     return 0; /* raft frees its log twice when an append is refused */
 }
 
@@ -317,7 +368,7 @@ static int io_snapshot_put(struct raft_io *base, unsigned trailing,
 
 bool nd_raft_io_is_busy(const struct nd_raft_io *io)
 {
-    return io->appends > 0 || io->puts > 0;
+    return io->appends > 0 || io->puts > 0 || !nd_list_empty(&io->waiting);
 }
 
 /* --- start, tick, close --- */
@@ -353,6 +404,7 @@ static void io_close(struct raft_io *base, raft_io_close_cb done)
     struct nd_raft_io *io = from_raft(base);
 
     io->closing = true;
+    waiting_lose(io);
     if (io->started) {
         io->transport.stop(io->transport.impl);
     }
@@ -371,6 +423,8 @@ int nd_raft_io_init(struct nd_raft_io *io, uv_loop_t *loop, const char *dir,
     nd_list_init(&io->sends);
     nd_list_init(&io->finished);
     nd_list_init(&io->lost);
+    nd_list_init(&io->waiting);
+    io->given_bytes_max = SEGMENT_SIZE_DEFAULT / 2;
     io->transport = nd_raft_transport_none(io);
     io->no_wire = (struct raft_uv_transport){
         .init = wire_init, .listen = wire_listen, .connect = wire_connect, .close = wire_close};
@@ -394,4 +448,10 @@ int nd_raft_io_init(struct nd_raft_io *io, uv_loop_t *loop, const char *dir,
     io->io.snapshot_put = io_snapshot_put;
     io->io.version = 2; /* raft_uv fills version 2's async_work, yet says 1 */
     return 0;
+}
+
+void nd_raft_io_set_segment_size(struct nd_raft_io *io, size_t size)
+{
+    raft_uv_set_segment_size(&io->io, size);
+    io->given_bytes_max = size / 2;
 }

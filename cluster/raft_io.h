@@ -7,6 +7,8 @@
  *       other failure, and a failed install of a snapshot, stops the process.
  *  G17  A cancelled append never reaches raft either; a close also waits until nothing is being
  *       written (nd_raft_io_is_busy).
+ *  G18  No more than half a segment of appends is given to raft_uv at once: behind a failed append
+ *       its close forgets a segment that waits, unwritten, behind a full one, and never calls back.
  *  G4   A message without a callback (TimeoutNow) keeps no pointer to its request.
  *  G0   send() never fails, never calls back before it returns.
  * The guards of received and sent AppendEntries, results and elections (G1, G2, G8, G9, G12, G13,
@@ -70,6 +72,9 @@ struct nd_raft_io {
     struct nd_list sends;    /* struct nd_raft_send handed to the transport */
     struct nd_list finished; /* those whose callback is due */
     struct nd_list lost;     /* struct append: those that raft is never told of */
+    struct nd_list waiting;  /* struct append: not given to raft_uv yet; in order */
+    size_t given_bytes;      /* of those that raft_uv has */
+    size_t given_bytes_max;
     raft_io_tick_cb tick;
     raft_io_recv_cb receive;
     /* raft_uv's own, which ours call */
@@ -91,6 +96,9 @@ enum nd_err nd_raft_status_err(int status);
  * raft_uv_close(&io->io) is the last call, after raft_close() has called back. */
 int nd_raft_io_init(struct nd_raft_io *io, uv_loop_t *loop, const char *dir,
                     const struct nd_raft_io_events *events);
+
+/* Size of the segments, a multiple of 4096; before raft_init(). */
+void nd_raft_io_set_segment_size(struct nd_raft_io *io, size_t size);
 
 /* A message from a peer, on the raft thread; what it points to becomes raft's. Dropped when
  * closing. */

@@ -217,7 +217,7 @@ static enum nd_err parts_init(struct nd_raft_node *node, struct nd_errmsg *msg)
     raft_uv_set_auto_recovery(&node->io.io, false);
     if (node->options.segment_bytes != 0) {
         size_t size = node->options.segment_bytes + SEGMENT_ALIGNMENT - 1;
-        raft_uv_set_segment_size(&node->io.io, size / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT);
+        nd_raft_io_set_segment_size(&node->io, size / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT);
     }
     node->fsm = nd_raft_node_fsm(node);
     status = raft_init(&node->raft, &node->io.io, &node->fsm, node->options.member, node->address);

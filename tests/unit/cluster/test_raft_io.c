@@ -19,6 +19,8 @@ struct fixture {
     /* what the disk below would do */
     int append_status;
     struct raft_io_append *append_request;
+    struct raft_io_append *given[8]; /* all of them */
+    int given_count;
     raft_io_append_cb append_done;
     raft_io_snapshot_put_cb put_done;
     struct raft_io_snapshot_put *put_request;
@@ -216,6 +218,8 @@ static int disk_append(struct raft_io *io, struct raft_io_append *request,
     (void)entries;
     (void)n;
     fixture->append_request = request;
+    fixture->given[fixture->given_count] = request;
+    fixture->given_count++;
     fixture->append_done = done;
     return fixture->append_status;
 }
@@ -255,20 +259,26 @@ static void on_put(struct raft_io_snapshot_put *request, int status)
     fixture->done_status = status;
 }
 
-static struct raft_append *raft_append_new(struct fixture *fixture)
+static struct raft_append *raft_append_new(struct fixture *fixture, size_t size)
 {
     struct raft_append *append = raft_malloc(sizeof *append);
-    *append =
-        (struct raft_append){.entries = raft_malloc(sizeof(struct raft_entry)), .fixture = fixture};
+    *append = (struct raft_append){.entries = raft_calloc(1, sizeof(struct raft_entry)),
+                                   .fixture = fixture};
     append->request.data = append;
+    append->entries[0].buf.len = size;
     return append;
+}
+
+static int append_of(struct fixture *fixture, size_t size)
+{
+    struct raft_io *io = &fixture->io.io;
+    struct raft_append *append = raft_append_new(fixture, size);
+    return io->append(io, &append->request, append->entries, 1, on_appended);
 }
 
 static int append_one(struct fixture *fixture)
 {
-    struct raft_io *io = &fixture->io.io;
-    struct raft_append *append = raft_append_new(fixture);
-    return io->append(io, &append->request, append->entries, 1, on_appended);
+    return append_of(fixture, 64);
 }
 
 /* G3: raft is never told, for it would free its log twice. */
@@ -324,6 +334,56 @@ static void raft_io_append__without_room_starves_and_nothing_follows_it(void **s
     assert_false(nd_raft_io_is_busy(&fixture->io));
     assert_int_equal(fixture->done_count, 0);
     assert_string_equal(fixture->fatal, "");
+}
+
+/* G18: a close behind a failed append would never call back. Half a segment has 8192 bytes; each of
+ * these takes 2032. */
+static void raft_io_append__gives_at_most_half_a_segment_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->io.uv_append = disk_append;
+    nd_raft_io_set_segment_size(&fixture->io, 16384);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(append_of(fixture, 2000), 0);
+    }
+    assert_int_equal(fixture->given_count, 4);
+
+    fixture->append_done(fixture->given[0], 0);
+    assert_int_equal(fixture->given_count, 5); /* one makes room for one */
+    assert_int_equal(append_of(fixture, 8), 0);
+    assert_int_equal(fixture->given_count, 5); /* a small one waits for its turn, too */
+    for (int i = 1; i < 5; i++) {
+        fixture->append_done(fixture->given[i], 0);
+    }
+    assert_int_equal(fixture->given_count, 7);
+    assert_true(nd_raft_io_is_busy(&fixture->io));
+    fixture->append_done(fixture->given[5], 0);
+    fixture->append_done(fixture->given[6], 0);
+    assert_false(nd_raft_io_is_busy(&fixture->io));
+    assert_int_equal(fixture->done_count, 7);
+
+    assert_int_equal(append_of(fixture, 12000), 0); /* a large one goes alone */
+    assert_int_equal(fixture->given_count, 8);
+    fixture->append_done(fixture->given[7], 0);
+    assert_int_equal(fixture->done_count, 8);
+}
+
+static void raft_io_append__that_waits_is_lost_with_the_one_in_front(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->io.uv_append = disk_append;
+    nd_raft_io_set_segment_size(&fixture->io, 16384);
+    assert_int_equal(append_of(fixture, 8000), 0);
+    assert_int_equal(append_of(fixture, 8000), 0);
+    assert_int_equal(fixture->given_count, 1);
+    snprintf(fixture->io.io.errmsg, sizeof fixture->io.io.errmsg, "create segment open-5: full");
+
+    fixture->append_done(fixture->given[0], RAFT_NOSPACE);
+
+    assert_int_equal(fixture->given_count, 1);
+    assert_false(nd_raft_io_is_busy(&fixture->io));
+    assert_int_equal(fixture->starved, 1);
+    assert_int_equal(fixture->done_count, 0); /* released behind the close */
 }
 
 /* A write cut short may have left something; a segment that was never made cannot. */
@@ -400,6 +460,8 @@ int main(void)
         CASE(raft_io_append__that_fails_is_fatal_and_never_reaches_raft),
         CASE(raft_io_append__refused_at_once_is_fatal_too),
         CASE(raft_io_append__without_room_starves_and_nothing_follows_it),
+        CASE(raft_io_append__gives_at_most_half_a_segment_at_once),
+        CASE(raft_io_append__that_waits_is_lost_with_the_one_in_front),
         CASE(raft_io_append__knows_what_cannot_be_in_the_log),
         CASE(raft_io_append__cancelled_by_the_close_never_reaches_raft),
         CASE(raft_io_snapshot_put__is_fatal_only_when_it_is_an_install),
