@@ -135,7 +135,7 @@ static bool number_parse(const char *text, uint64_t max, uint64_t *out)
 }
 
 /* Returns what is allowed when `text` is not, else NULL. */
-static const char *option_put(const struct cli_option *option, uint8_t *values, const char *text)
+static const char *option_put(const struct cli_option *option, uint8_t *values, char *text)
 {
     void *value = values + option->value;
     uint64_t number = 0;
@@ -143,6 +143,10 @@ static const char *option_put(const struct cli_option *option, uint8_t *values, 
     switch (option->kind) {
     case CLI_FLAG: *(bool *)value = true; break;
     case CLI_TEXT: *(const char **)value = text; break;
+    case CLI_SECRET:
+        cli_secret_free(*(char **)value);
+        *(char **)value = cli_secret_take(text);
+        break;
     case CLI_U32:
         if (!number_parse(text, UINT32_MAX, &number)) {
             return "a whole number from 0 to 4294967295";
@@ -196,8 +200,8 @@ struct target {
 /* One word that begins with '-'; may take the next one too. */
 static int option_take(const struct cli *cli, const struct target targets[2], char **argv, int *at)
 {
-    const char *word = argv[*at];
-    const char *equals = strchr(word, '=');
+    char *word = argv[*at];
+    char *equals = strchr(word, '=');
     size_t size = equals != NULL ? (size_t)(equals - word) : strlen(word);
     const struct target *target = &targets[0];
     const struct cli_option *option = option_find(target->options, word, size);
@@ -209,7 +213,7 @@ static int option_take(const struct cli *cli, const struct target targets[2], ch
     if (option == NULL) {
         return cli_usage_error(cli, "unknown option %s", word);
     }
-    const char *text = equals != NULL ? equals + 1 : NULL;
+    char *text = equals != NULL ? equals + 1 : NULL;
     if (option->kind == CLI_FLAG && text != NULL) {
         return cli_usage_error(cli, "%s takes no value", option->name);
     }
@@ -312,7 +316,7 @@ static const struct cli_option common_options[] = {
      "a context of `narad ctx` (NARAD_CTX; default: the selected one)"},
     {"--user", 'u', CLI_TEXT, offsetof(struct common, flags.user), CLI_UNMARKED, "NAME",
      "who asks (NARAD_USER)"},
-    {"--password", 'p', CLI_TEXT, offsetof(struct common, flags.password), CLI_UNMARKED, "TEXT",
+    {"--password", 'p', CLI_SECRET, offsetof(struct common, flags.password), CLI_UNMARKED, "TEXT",
      "NARAD_PASS or --password-stdin hide it better"},
     {"--password-stdin", 0, CLI_FLAG, offsetof(struct common, flags.password_stdin), CLI_UNMARKED,
      NULL, "the password is the first line of standard input"},
@@ -465,9 +469,6 @@ int nd_cli_main(int argc, char **argv)
     int result = command_line(&cli, targets, command->args_max, rest + words);
     cli.json = common.json;
     cli.timeout_ms = common.timeout_ms;
-    if (common.flags.password != NULL) {
-        common.flags.password = cli_secret_take(common.flags.password);
-    }
     if (result == CLI_OK && common.help) {
         command_help(command, common_options);
     } else if (result == CLI_OK) {

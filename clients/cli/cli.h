@@ -28,10 +28,10 @@ int nd_cli_main(int argc, char **argv);
 void nd_cli_usage(FILE *out);
 
 /* --- for the commands --- */
-enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_U32, CLI_U64, CLI_DURATION, CLI_REPEAT };
+enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_SECRET, CLI_U32, CLI_U64, CLI_DURATION, CLI_REPEAT };
 
 /* An option says where in a struct of values it is put: a bool, const char *, uint32_t, uint64_t,
- * uint64_t (ms) or struct cli_texts, by kind. */
+ * uint64_t (ms) or struct cli_texts, by kind; a secret is a char * by cli_secret_take. */
 struct cli_option {
     const char *name; /* "--key" */
     char letter;      /* 's' for -s, or 0 */

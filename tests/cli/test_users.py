@@ -197,7 +197,8 @@ class Users(Case):
 
     def test_a_password_argument_is_overwritten_for_ps(self):
         self.ask("topics", "create", "orders-ps", NARAD_USER="ann", NARAD_PASS=SECRETS["ann"])
-        for flags in (("-p", SECRETS["ann"]), ("--password=" + SECRETS["ann"],)):
+        for flags in (("-p", SECRETS["ann"]), ("--password=" + SECRETS["ann"],),
+                      ("-p", SECRETS["ann"], "-p", SECRETS["ann"])):
             process = self.open("sub", "orders-ps", "--raw", "-u", "ann", *flags, stdout=subprocess.PIPE)
             self.ask("produce", "orders-ps", stdin=b"x", NARAD_USER="ann", NARAD_PASS=SECRETS["ann"])
             self.assertEqual(process.stdout.readline(), b"x\n")  # it has connected
