@@ -258,7 +258,8 @@ static bool destination_open(struct nd_partition *partition)
 {
     const struct nd_topic_state *topic = partition->topic;
 
-    return topic->topic != NULL && nd_topic_state_owns(topic, partition->id.partition) &&
+    return topic->topic != NULL && !topic->ended &&
+           nd_topic_state_owns(topic, partition->id.partition) &&
            nd_partition_touch(partition) == ND_PARTITION_OPEN && !partition->unflushable;
 }
 

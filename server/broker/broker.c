@@ -11,12 +11,10 @@
 
 struct nd_shard *nd_broker_shard(struct nd_broker *broker, const struct nd_topic *topic)
 {
-    uint32_t hash = nd_fnv1a32(nd_slice_str(topic->name));
-
-    return &broker->shards[hash % broker->options.shards];
+    return nd_broker_shard_of_name(broker, topic->name);
 }
 
-static struct nd_shard *shard_of_name(struct nd_broker *broker, const char *name)
+struct nd_shard *nd_broker_shard_of_name(struct nd_broker *broker, const char *name)
 {
     return &broker->shards[nd_fnv1a32(nd_slice_str(name)) % broker->options.shards];
 }
@@ -39,7 +37,7 @@ static void recover(struct nd_broker *broker, struct nd_recovery *recovery)
     while ((recovered = nd_recovery_pop(recovery)) != NULL) {
         const struct nd_partition_id *id = &recovered->positions.id;
         struct nd_topic_state *state =
-            state_of(shard_of_name(broker, id->topic), id->topic, id->incarnation);
+            state_of(nd_broker_shard_of_name(broker, id->topic), id->topic, id->incarnation);
         nd_topic_state_grow(state, id->partition + 1);
         nd_partition_recover(nd_topic_state_partition(state, id->partition), recovered);
         nd_recovered_partition_free(recovered);
@@ -47,7 +45,7 @@ static void recover(struct nd_broker *broker, struct nd_recovery *recovery)
     while ((link = nd_list_pop(&recovery->accepts)) != NULL) {
         struct nd_recovered_accept *accept =
             ND_CONTAINER_OF(link, struct nd_recovered_accept, link);
-        nd_accept_recover(shard_of_name(broker, accept->id.topic), accept);
+        nd_accept_recover(nd_broker_shard_of_name(broker, accept->id.topic), accept);
         nd_recovered_accept_free(accept);
     }
 }

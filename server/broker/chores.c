@@ -4,6 +4,7 @@
 #include "server/broker/evict.h"
 #include "server/broker/restate.h"
 #include "server/broker/retain.h"
+#include "server/broker/sweep.h"
 
 enum { LOOKS_A_STEP = 64 };
 
@@ -47,6 +48,7 @@ uint64_t nd_chores_due_ns(const struct nd_shard *shard)
         return UINT64_MAX;
     }
     uint64_t due = partition == NULL ? UINT64_MAX : partition->look_ns;
+    due = ND_MIN(due, nd_sweep_due_ns(shard));
     return ND_MIN(due, nd_cold_due_ns(shard));
 }
 
@@ -71,5 +73,6 @@ bool nd_chores_step(struct nd_shard *shard)
         (void)nd_restate_stage(shard); /* a failure comes back to each of them */
         nd_evict_submit(shard);
     }
+    nd_sweep_step(shard);
     return nd_cold_step(shard) || looks == LOOKS_A_STEP;
 }

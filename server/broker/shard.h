@@ -98,6 +98,8 @@ struct nd_shard {
     struct nd_peek *walking; /* the look of the walk that is under way */
     struct nd_evict_batch *evicting; /* the snapshots of this step */
     uint32_t retaining;              /* partitions that only retention has open */
+    uint64_t sweep_ns;               /* when its directories are listed next, sweep.h */
+    bool sweeping;
 
     enum nd_shard_stage stage;
     uint64_t stop_give_up_ns;
@@ -140,6 +142,7 @@ ND_CHECKED enum nd_err nd_shard_stage_unit(struct nd_shard *shard, struct nd_wal
 void nd_shard_unit_back(struct nd_shard *shard);
 /* The shard of a topic. @thread any */
 struct nd_shard *nd_broker_shard(struct nd_broker *broker, const struct nd_topic *topic);
+struct nd_shard *nd_broker_shard_of_name(struct nd_broker *broker, const char *name);
 /* A random number in 1..2^63-1. */
 uint64_t nd_shard_nonce(struct nd_shard *shard);
 /* Is intake closed? */

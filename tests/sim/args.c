@@ -27,13 +27,17 @@ void sim_args_parse(struct sim_args *args, int argc, char **argv)
             args->tight = value != 0;
         } else if (strcmp(argv[i], "--aging") == 0) {
             args->aging = value != 0;
+        } else if (strcmp(argv[i], "--recreate") == 0) {
+            args->recreate = value != 0;
+        } else if (strcmp(argv[i], "--second-all") == 0) {
+            args->second_all = value != 0;
         } else {
             argc = 0;
         }
     }
     if (argc % 2 == 0) {
         fprintf(stderr, "usage: [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] "
-                        "[--tight 0|1] [--aging 0|1]\n");
+                        "[--tight 0|1] [--aging 0|1] [--recreate 0|1] [--second-all 0|1]\n");
         exit(2);
     }
 }

@@ -15,6 +15,8 @@ struct sim_args {
     bool sick;           /* with a partition whose log takes no write */
     bool tight;          /* starts have little memory */
     bool aging;          /* records age, idle partitions are closed */
+    bool recreate;       /* topics are deleted and made again all the time */
+    bool second_all;     /* a second cut at every change of the recovery */
 };
 
 /* Exits with a message when an argument is not known. */

@@ -59,6 +59,10 @@ uint32_t ledger_identify(struct ledger *ledger, const struct ledger_record *reco
     if (message->produce == LEDGER_REFUSED) {
         ledger_problem(ledger, "message %u was refused and is there", id);
     }
+    if (record->offset >= ledger->sent[record->topic][record->partition]) {
+        ledger_problem(ledger, "message %u is at offset %llu: not so many were sent there", id,
+                       (unsigned long long)record->offset);
+    }
     if (message->has_offset && message->offset != record->offset) {
         ledger_problem(ledger, "message %u was at offset %llu and is at %llu", id,
                        (unsigned long long)message->offset, (unsigned long long)record->offset);

@@ -31,11 +31,13 @@ struct ledger_message {
     uint32_t seen;   /* scratch of a check */
 };
 
-enum { LEDGER_MESSAGES_MAX = 2048 };
+enum { LEDGER_MESSAGES_MAX = 2048, LEDGER_TOPICS_MAX = 64, LEDGER_PARTITIONS_MAX = 4 };
 
 struct ledger {
     struct ledger_message messages[LEDGER_MESSAGES_MAX];
     uint32_t count;
+    /* Messages sent there: no offset can be so high. A topic made again counts as another one. */
+    uint32_t sent[LEDGER_TOPICS_MAX][LEDGER_PARTITIONS_MAX];
     char problem[512]; /* the first one found; "" none */
 };
 

@@ -3,7 +3,7 @@
  * were told.
  *
  *   sim_cuts [--seed N] [--operations N] [--stride N] [--second N] [--sick 0|1] [--tight 0|1]
- *            [--aging 0|1]
+ *            [--aging 0|1] [--recreate 0|1] [--second-all 0|1]
  *
  * Prints the number of cut points and the I/O sites they were at. Exit 1 with the seed and the
  * point of the first problem. */
@@ -28,6 +28,9 @@ static struct workload *workload_of(const struct sim_args *args)
     }
     if (args->aging) {
         workload_make_aging(workload);
+    }
+    if (args->recreate) {
+        workload_make_recreating(workload);
     }
     return workload;
 }
@@ -78,6 +81,10 @@ static bool cut_once(const struct sim_args *args, uint64_t cut, bool *over_out,
     if (*over_out && args->aging && !workload_aged(workload)) {
         ledger_problem(workload_ledger(workload), "the run aged or closed too little");
     }
+    if (*over_out && args->recreate && !workload_recreates(workload)) {
+        ledger_problem(workload_ledger(workload), "the run deleted too little: %s",
+                       workload_recreates_text(workload));
+    }
     if (!*over_out) {
         uint64_t before = sim_env_changes(sim);
         if (workload_reopen(workload)) {
@@ -111,6 +118,20 @@ static bool cut_twice(const struct sim_args *args, uint64_t cut, uint64_t second
     return good;
 }
 
+/* Second cuts after a first one whose recovery makes `changes`; how many, 0: a problem. */
+static uint64_t cut_during_recovery(const struct sim_args *args, uint64_t cut, uint64_t changes,
+                                    uint64_t *random)
+{
+    uint64_t count = args->second_all ? changes : args->second;
+
+    for (uint64_t i = 1; i <= count; i++) {
+        if (!cut_twice(args, cut, args->second_all ? i : 1 + nd_rand_below(random, changes))) {
+            return 0;
+        }
+    }
+    return count;
+}
+
 int main(int argc, char **argv)
 {
     struct sim_args args = {.seed = 1, .operations = 300, .stride = 1, .second = 2};
@@ -120,7 +141,7 @@ int main(int argc, char **argv)
     sim_args_parse(&args, argc, argv);
     random = args.seed;
     for (uint64_t cut = 1;; cut += args.stride) {
-        uint64_t changes = 0;
+        uint64_t changes = 0, tried = 0;
         if (!cut_once(&args, cut, &over, &changes)) {
             return 1;
         }
@@ -128,12 +149,13 @@ int main(int argc, char **argv)
             break;
         }
         points += 1;
-        for (uint32_t i = 0; i < args.second && changes > 0; i++) {
-            if (!cut_twice(&args, cut, 1 + nd_rand_below(&random, changes))) {
+        if (changes > 0 && (args.second_all || args.second > 0)) {
+            tried = cut_during_recovery(&args, cut, changes, &random);
+            if (tried == 0) {
                 return 1;
             }
-            seconds += 1;
         }
+        seconds += tried;
     }
     printf("seed %llu: %llu cut points, %llu second cuts, every answer kept\n",
            (unsigned long long)args.seed, (unsigned long long)points, (unsigned long long)seconds);

@@ -2,7 +2,7 @@
  * answers IO, NO_SPACE, or stops short. The node goes on or refuses, heals without a restart once
  * the fault is over, and after a power cut shows what its clients were told.
  *
- *   sim_faults [--seed N] [--operations N] [--stride N]
+ *   sim_faults [--seed N] [--operations N] [--stride N] [--aging 0|1] [--recreate 0|1]
  *
  * Prints the number of faults and their I/O sites. Exit 1 with the seed and the place of the first
  * problem. */
@@ -39,6 +39,9 @@ static bool fail_once(const struct sim_args *args, size_t call, size_t fault, ui
 
     if (args->aging) {
         workload_make_aging(workload);
+    }
+    if (args->recreate) {
+        workload_make_recreating(workload);
     }
     workload_expect_faults(workload, true);
     sim_env_fail_nth(sim, calls[call].call, nth, faults[fault].fault);

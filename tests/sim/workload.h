@@ -25,6 +25,12 @@ bool workload_relieved(const struct workload *workload);
 void workload_make_aging(struct workload *workload);
 /* Did records age, in open and in closed partitions, and were partitions closed? */
 bool workload_aged(const struct workload *workload);
+/* Two topics are deleted and made again all the time. */
+void workload_make_recreating(struct workload *workload);
+/* Were there deletes of every sort: of topics with requests under way, with unflushed tails, with a
+ * flush under way, while the node was stopped, twice in a row, and requests that came too late? */
+bool workload_recreates(const struct workload *workload);
+const char *workload_recreates_text(const struct workload *workload); /* how many of each */
 /* Start the node and do `operations`; stops early when the power is cut or a check fails. */
 void workload_run(struct workload *workload, uint32_t operations);
 /* The power is gone or goes now, then comes back: the node's memory is gone. */

@@ -322,7 +322,9 @@ void node_topic_retention(struct node *node, uint32_t index, uint64_t retention_
 
 void node_topic_delete(struct node *node, uint32_t index)
 {
-    nd_broker_topic_changed(node->broker, node->topics[index], NULL);
+    if (node->broker != NULL) {
+        nd_broker_topic_changed(node->broker, node->topics[index], NULL);
+    }
     nd_topic_unref(node->topics[index]);
     node->topics[index] = NULL;
 }

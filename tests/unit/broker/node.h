@@ -8,7 +8,7 @@
 #include "tests/support/sim_env.h"
 
 enum {
-    NODE_TOPICS_MAX = 16,
+    NODE_TOPICS_MAX = 64,
     NODE_WAL_FILE = 256 << 10,
     NODE_SEGMENT = 64 << 10,
     NODE_FRAME = 4 << 10,

@@ -98,6 +98,32 @@ static void accept__of_a_topic_that_is_gone_is_kept_until_that_is_confirmed(void
     nd_topic_unref(topic);
 }
 
+static void accept__of_a_topic_that_ends_meanwhile_is_not_dispatched(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+
+    reopen_without_latch(fixture);
+    node->wal_stalled = true;
+    const char *payload = "a";
+    struct node_produce *produce = node_produce_start(node, 0, 0, &payload, 1);
+    node_run(node);
+    node_topic_delete(node, 0); /* its ACCEPT is under way */
+    nd_broker_set_caught_up(node->broker);
+    node_run(node);
+    node->wal_stalled = false;
+    node_run(node);
+    assert_true(produce->done && produce->err == ND_OK);
+    nd_free(produce);
+    struct nd_series *backlog =
+        nd_metrics_gauge(node->metrics, "ingress_dispatch_backlog_records", "", "");
+    assert_true(nd_series_value(backlog) == 1);
+    node->gone_err = ND_OK;
+    node->gone = true;
+    node_advance(node, 60000);
+    assert_true(nd_series_value(backlog) == 0);
+}
+
 static void delete__ends_the_incarnation_and_a_new_one_starts_empty(void **state)
 {
     struct fixture *fixture = *state;
@@ -215,6 +241,84 @@ static void recovery__removes_an_unknown_incarnation_only_when_confirmed(void **
     nd_topic_unref(topic);
 }
 
+static bool exists(struct node *node, const char *path)
+{
+    struct nd_file_stat stat;
+    struct nd_errmsg msg = {{0}};
+
+    return node->env->stat(node->env->impl, path, &stat, &msg) == ND_OK;
+}
+
+/* Of an incarnation of which the log knows nothing: its delete was cut off. */
+static void sweep__removes_what_a_delete_left_behind_once_that_is_confirmed(void **state)
+{
+    static const char *const left[] = {"data/topics/t/0000000000000abc/p00000",
+                                       "data/topics/other/0000000000000def/p00000"};
+    static const char *const foreign[] = {"data/topics/t/0000000000000ABC",
+                                          "data/topics/t/00000000000000abc",
+                                          "data/topics/no topic/0000000000000123"};
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg = {{0}};
+    char own[128];
+
+    snprintf(own, sizeof own, "data/topics/t/%016llx/p00000",
+             (unsigned long long)node->topics[0]->incarnation);
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    node_stop(node);
+    for (size_t i = 0; i < ND_ARRAY_SIZE(left); i++) {
+        assert_int_equal(nd_env_mkdirs(node->env, left[i], &msg), ND_OK);
+    }
+    for (size_t i = 0; i < ND_ARRAY_SIZE(foreign); i++) {
+        assert_int_equal(nd_env_mkdirs(node->env, foreign[i], &msg), ND_OK);
+    }
+    sim_env_restart(fixture->sim);
+    node->gone_err = ND_ERR_UNAVAILABLE;
+    node->gone = false;
+    assert_int_equal(node_open(node, &msg), ND_OK);
+    node_advance(node, 60000);
+    assert_true(node->gone_asked > 2);
+    assert_true(exists(node, left[0]) && exists(node, left[1]) && exists(node, own)); /* P5 */
+    node->gone_err = ND_OK;
+    node_advance(node, 60000);
+    assert_true(exists(node, left[0]) && exists(node, left[1]));
+    node->gone = true;
+    node_advance(node, 60000);
+    assert_false(exists(node, left[0]));
+    assert_false(exists(node, left[1]));
+    assert_true(exists(node, own));
+    for (size_t i = 0; i < ND_ARRAY_SIZE(foreign); i++) {
+        assert_true(exists(node, foreign[i]));
+    }
+    fixture_restart(fixture);
+    node_advance(node, 60000);
+    assert_true(exists(node, own));
+}
+
+/* A topic that is told of after its directory was found keeps it. */
+static void sweep__gives_what_it_found_to_a_topic_that_is_told_later(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg = {{0}};
+    struct node_delivery delivery;
+
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    node_stop(node); /* its `state` covers it */
+    struct nd_topic *topic = node->topics[0];
+    node->topics[0] = NULL;
+    sim_env_restart(fixture->sim);
+    node->gone_err = ND_ERR_UNAVAILABLE;
+    assert_int_equal(node_open(node, &msg), ND_OK);
+    node_advance(node, 60000);
+    assert_true(node->gone_asked > 0);
+    node->topics[0] = topic;
+    nd_broker_topic_changed(node->broker, NULL, topic);
+    node_run(node);
+    assert_true(node_take(node, 0, 0, &delivery));
+    assert_string_equal(delivery.payload, "m");
+}
+
 static void stop__keeps_everything(void **state)
 {
     struct fixture *fixture = *state;
@@ -303,10 +407,13 @@ int main(void)
         T(accept__before_the_latch_needs_nobody_and_consume_waits),
         T(accept__recovered_ones_are_dispatched_once_and_before_new_ones),
         T(accept__of_a_topic_that_is_gone_is_kept_until_that_is_confirmed),
+        T(accept__of_a_topic_that_ends_meanwhile_is_not_dispatched),
         T(delete__ends_the_incarnation_and_a_new_one_starts_empty),
         T(stop__drains_what_is_staged_and_refuses_what_comes_later),
         T(delete__waits_for_what_is_staged),
         T(recovery__removes_an_unknown_incarnation_only_when_confirmed),
+        T(sweep__removes_what_a_delete_left_behind_once_that_is_confirmed),
+        T(sweep__gives_what_it_found_to_a_topic_that_is_told_later),
         T(stop__keeps_everything),
         T(restart__of_a_crashed_process_keeps_everything),
         T(wal__stays_small_under_steady_traffic),
