@@ -1,4 +1,4 @@
-"""A node for the cases: on free ports of the loopback interface, with a directory of its own, ended by its pid."""
+"""Nodes for the cases: on free ports of the loopback interface, with a directory of their own, ended by their pid."""
 
 import json
 import os
@@ -25,40 +25,33 @@ PROFILES = {
 }
 
 
-class HttpNode:
-    """`narad serve` with its HTTP gateway; `directory` holds data/, log and ready.json."""
+class Process:
+    """A program that says in a file when it is ready, and where; its log beside that."""
 
-    def __init__(self, narad, settings, flags=()):
-        self.directory = tempfile.mkdtemp(prefix="narad-http-")
-        command = [narad, "serve", "--data-dir", self.path("data"), "--grpc-addr", "127.0.0.1:0",
-                   "--addr", "127.0.0.1:0", "--ready-file", self.path("ready.json"), *flags]
-        with open(self.path("log"), "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=environment(**settings))
+    def __init__(self, command, settings, directory, name):
+        self.name, self.log_path = name, os.path.join(directory, name + ".log")
+        self.ready_path = os.path.join(directory, name + ".json")
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([*command, "--ready-file", self.ready_path], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, env=environment(**settings))
         try:
-            ready = wait_until(self.ready, "the node is ready")
+            self.addresses = wait_until(self.ready, f"the {name} is ready")
         except BaseException:
             self.process.kill()
             self.process.wait()
-            shutil.rmtree(self.directory, ignore_errors=True)
             raise
-        self.base_url = "http://" + ready["http_addr"]
-        self.grpc_addr = ready["grpc_addr"]
-
-    def path(self, name):
-        return os.path.join(self.directory, name)
 
     def ready(self):
         if self.process.poll() is not None:
-            raise AssertionError("the node ended at its start:\n" + self.log())
+            raise AssertionError(f"the {self.name} ended at its start:\n" + self.log())
         try:
-            with open(self.path("ready.json"), encoding="utf-8") as file:
+            with open(self.ready_path, encoding="utf-8") as file:
                 return json.load(file)
         except FileNotFoundError:
             return None
 
     def log(self):
-        with open(self.path("log"), encoding="utf-8", errors="replace") as file:
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def stop(self):
@@ -72,13 +65,45 @@ class HttpNode:
             self.process.wait()
             return False
 
+
+class HttpNode:
+    """`narad serve` with its gateway; `alone`: with a gateway in a process of its own before it."""
+
+    def __init__(self, narad, settings, alone=False):
+        self.directory = tempfile.mkdtemp(prefix="narad-http-")
+        self.processes = []
+        here = ["--addr", "127.0.0.1:0"]
+        try:
+            node = self.start([narad, "serve", "--data-dir", os.path.join(self.directory, "data"),
+                               "--grpc-addr", "127.0.0.1:0", *here], settings, "node")
+            if alone:
+                broker = node.addresses["grpc_addr"]
+                node = self.start([narad, "gateway", "--broker", broker, *here], settings, "gateway")
+        except BaseException:
+            self.end()
+            raise
+        self.base_url = "http://" + node.addresses["http_addr"]
+
+    def start(self, command, settings, name):
+        self.processes.append(Process(command, settings, self.directory, name))
+        return self.processes[-1]
+
+    def log(self):
+        return "".join(process.log() for process in self.processes)
+
+    def end(self):
+        """The names of those that did not stop cleanly."""
+        unclean = [p.name for p in reversed(self.processes) if not p.stop()]
+        self.processes_log = self.log()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return unclean
+
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
-        clean = self.stop()
-        if not clean or kind is not None:
-            sys.stderr.write("--- the node's log, its end ---\n" + self.log()[-12000:])
-        shutil.rmtree(self.directory, ignore_errors=True)
-        if not clean and kind is None:
-            raise AssertionError(f"the node did not stop cleanly: {self.process.returncode}")
+        unclean = self.end()
+        if unclean or kind is not None:
+            sys.stderr.write("--- the log, its end ---\n" + self.processes_log[-12000:])
+        if unclean and kind is None:
+            raise AssertionError(f"not stopped cleanly: {unclean}")

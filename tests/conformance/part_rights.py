@@ -1,46 +1,68 @@
 """Who may do what, over every route (I-101), and that nobody raises what he may do (I-102)."""
 
+import threading
+
 from cases import SEC, Topic, case, check, equal, grant, table
 
 WHO = ["nobody", "wrong", "no-grant", "literal", "prefix", "owner", "admin", "root"]
 
 
 class Stage:
-    """A topic of the owner, and one user of each kind."""
+    """One user of each kind, and topics of the owner. Made once, for a check of a password costs much."""
+
+    lock, made = threading.Lock(), {}
 
     def __init__(self, c):
-        self.c = c
         self.base = c.fresh("m-")
+        names = [f"{self.base}-{n}" for n in range(3 * len(ROUTES))]
         owner = c.user(("create", self.base + "*"))
-        self.topic = c.topic(name=self.base + "-topic", api=owner).by(c.api)
-        self.set_grants(owner)
+        for name in names:
+            c.topic(name=name, api=owner)
+        c.api.put(f"/v1/users/{owner.credentials[0]}/grants", {"grants": []}).expect(200)
+        self.topics = iter(names)
+        self.made_by_literal = self.base + "-literal"
         actions = ("produce", "consume", "create")
         self.who = {
             "nobody": c.api.anonymous(), "wrong": c.api.by("admin-of-nothing", "wrong"), "no-grant": c.user(),
-            "literal": c.user(*[(a, self.topic.name, self.base + "-literal") for a in actions]),
+            "literal": c.user(*[(a, *names, self.made_by_literal) for a in actions]),
             "prefix": c.user(*[(a, self.base + "-*") for a in actions]), "owner": owner,
             "admin": c.user(("admin",)), "root": c.api,
         }
 
-    def set_grants(self, user, *grants):
-        path = f"/v1/users/{user.credentials[0]}/grants"
-        self.c.api.put(path, {"grants": [grant(*g) for g in grants]}).expect(200)
+    @classmethod
+    def of(cls, c):
+        with cls.lock:
+            if c.api.base_url not in cls.made:
+                cls.made[c.api.base_url] = cls(c)
+            return cls.made[c.api.base_url]
 
-    def fresh_topic(self, who):
-        """Of the same owner, for a request that destroys it."""
-        name = self.c.fresh(self.base + "-" + who)
-        self.set_grants(self.who["owner"], ("create", name))
-        self.c.topic(name=name, api=self.who["owner"])
-        self.set_grants(self.who["owner"])
-        return Topic(self.c.api, name)
+
+class Scene:
+    """The stage for one case."""
+
+    def __init__(self, c):
+        self.c, self.stage = c, Stage.of(c)
+        self.who, self.base = self.stage.who, self.stage.base
+        self.topic = self.fresh_topic()
+
+    def fresh_topic(self):
+        """Of the owner; nobody else uses it."""
+        with Stage.lock:
+            return Topic(self.c.api, next(self.stage.topics))
+
+    def doomed(self):
+        """The topic to be deleted; the next one when the last is gone."""
+        if self.c.api.get(self.topic.path).status == 404:
+            self.topic = self.fresh_topic()
+        return self.topic
 
     def victim(self):
         return self.c.user().credentials[0]
 
 
-def handle_of(stage):
-    stage.topic.put()
-    return stage.topic.take()["receipt_handle"]
+def handle_of(scene):
+    scene.topic.put()
+    return scene.topic.take()["receipt_handle"]
 
 
 USERS = {"no-grant": 403, "literal": 403, "prefix": 403, "owner": 403}  # all but admins
@@ -51,11 +73,11 @@ ANY = {}
 # name, who is refused with what (besides nobody and wrong: 401), the status of the others, the request
 ROUTES = [
     ("POST-topics", DATA, 201, lambda s, api, who: api.post("/v1/topics", {
-        "name": s.base + "-literal" if who == "literal" else s.c.fresh(s.base + "-" + who)})),
+        "name": s.stage.made_by_literal if who == "literal" else s.c.fresh(s.base + "-" + who)})),
     ("GET-topics", ANY, 200, lambda s, api, who: api.get("/v1/topics")),
     ("GET-topic", ANY, 200, lambda s, api, who: api.get(s.topic.path)),
     ("PATCH-topic", MANAGE, 200, lambda s, api, who: api.patch(s.topic.path, {"retention_ms": 7200000})),
-    ("DELETE-topic", MANAGE, 204, lambda s, api, who: api.delete(s.fresh_topic(who).path)),
+    ("DELETE-topic", MANAGE, 204, lambda s, api, who: api.delete(s.doomed().path)),
     ("produce", DATA, 202, lambda s, api, who: s.topic.by(api).produce()),
     ("produce-batch", DATA, 202, lambda s, api, who: api.post(f"{s.topic.path}/produce/batch", {"messages": [{"payload": 1}]})),
     ("consume", DATA, 204, lambda s, api, who: s.topic.by(api).consume("?partition=2")),
@@ -79,10 +101,10 @@ OPEN_ROUTES = [("healthz", "/healthz"), ("readyz", "/readyz"), ("metrics", "/met
 
 @table("authz_matrix", ROUTES, SEC)
 def every_route_wants_its_right(c, refused, status, request):
-    stage = Stage(c)
+    scene = Scene(c)
     for who in WHO:
         want = 401 if who in ("nobody", "wrong") else refused.get(who, status)
-        answer = request(stage, stage.who[who], who)
+        answer = request(scene, scene.who[who], who)
         check(answer.status == want, f"{who}: {answer.request} -> {answer.status} {answer.body[:200]!r}, not {want}")
         if want in (401, 403):
             answer.expect(want, has="")
@@ -90,17 +112,17 @@ def every_route_wants_its_right(c, refused, status, request):
 
 @table("authz_matrix/open", OPEN_ROUTES, SEC)
 def these_are_for_all(c, path):
-    stage = Stage(c)
+    scene = Scene(c)
     for who in WHO:
-        stage.who[who].get(path).expect(200)
+        scene.who[who].get(path).expect(200)
 
 
 @case("authz_matrix/read-by-the-owner", SEC)
 def an_owner_without_grants_sees_and_changes_its_topic(c):
-    stage = Stage(c)
-    owner = stage.who["owner"]
-    equal(owner.get(stage.topic.path).expect(200).json["owner"], owner.credentials[0], "owner")
-    stage.topic.by(owner).produce().expect(403)
+    scene = Scene(c)
+    owner = scene.who["owner"]
+    equal(owner.get(scene.topic.path).expect(200).json["owner"], owner.credentials[0], "owner")
+    scene.topic.by(owner).produce().expect(403)
 
 
 @table("authz_matrix/action", [(action, action, want) for action, want in [

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The documented HTTP API against a server, case by case.
 
-    run.py --narad build/dev/bin/narad                     its own nodes, all profiles
+    run.py --narad build/dev/bin/narad                      its own nodes, all profiles
+    run.py --narad build/dev/bin/narad --alone              the same through `narad gateway`
     run.py --base-url http://127.0.0.1:7942 --profile OPEN  a server that is there
 
 Of a server that is there the cases expect the settings in node.py and that it may be written to; SEC wants the
@@ -48,6 +49,7 @@ def arguments():
     parser.add_argument("--base-url", help="a server that runs already")
     parser.add_argument("--profile", choices=[*PROFILES, "all"], default="all")
     parser.add_argument("--root", default=":".join(cases.ADMIN), help="NAME:PASSWORD of the root account")
+    parser.add_argument("--alone", action="store_true", help="the gateway in a process of its own")
     parser.add_argument("-k", default="", help="only cases whose name holds this")
     parser.add_argument("-j", "--jobs", type=int, default=12, help="cases at a time")
     options = parser.parse_args()
@@ -78,7 +80,7 @@ def main():
         if options.base_url:
             counts = run(options.base_url, None, profile, options)
         else:
-            with HttpNode(options.narad, PROFILES[profile]) as node:
+            with HttpNode(options.narad, PROFILES[profile], options.alone) as node:
                 counts = run(node.base_url, node, profile, options)
         total = {verdict: total[verdict] + counts[verdict] for verdict in total}
     print(f"{total['ok']} ok, {total['FAILED']} failed, {total['skipped']} skipped")

@@ -86,8 +86,7 @@ class Openapi(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.node = HttpNode(cls.narad, PROFILES["SEC"])
-        cls.addClassCleanup(cls.node.__exit__, None, None, None)
+        cls.node = cls.enterClassContext(HttpNode(cls.narad, PROFILES["SEC"]))
         api = Api(cls.node.base_url, ADMIN)
         wait_until(lambda: api.get("/v1/users").status == 200, "the root account is there")
         cls.case = Case(Entry("openapi", "SEC", None, False), api, cls.node)
