@@ -356,15 +356,36 @@ static struct nd_rpc_tls_files grpc_tls(const struct nd_node *n)
                                      n->settings->grpc_tls_client_ca_file};
 }
 
+static struct nd_rpc_tls_files http_tls(const struct nd_node *n)
+{
+    return (struct nd_rpc_tls_files){n->settings->http_tls_cert_file,
+                                     n->settings->http_tls_key_file,
+                                     n->settings->http_tls_client_ca_file};
+}
+
 /* Before data is touched. */
 static enum nd_err check_tls(const struct nd_node *n, struct nd_errmsg *msg)
 {
-    const struct nd_rpc_tls_files grpc = grpc_tls(n);
+    const struct nd_rpc_tls_files grpc = grpc_tls(n), http = http_tls(n);
     enum nd_err err = nd_rpc_tls_files_check(&grpc, msg);
     if (err != ND_OK) {
         nd_errmsg_wrap(msg, "grpc.addr");
+    } else if (n->settings->gateway_enabled) {
+        err = nd_rpc_tls_files_check(&http, msg);
+        if (err != ND_OK) {
+            nd_errmsg_wrap(msg, "http.addr");
+        }
     }
     return err;
+}
+
+/* What the gateway has just read; replaced meanwhile, maybe: then the next reload tells. */
+static void tell_http_tls(const struct nd_node *n)
+{
+    const struct nd_rpc_tls_files http = http_tls(n);
+    struct nd_errmsg msg = {""};
+    nd_ignore(nd_rpc_tls_files_tell(&http, "http", n->options.log, n->metrics, &msg),
+              "the gateway could use them");
 }
 
 static enum nd_err listen_all(struct nd_node *n, struct nd_errmsg *msg)
@@ -487,6 +508,9 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
         err = nd_node_gateway_start(&n->gateway, n->settings,
                                     n->socket[0] != '\0' ? n->socket : n->gateway.socket,
                                     n->metrics, n->options.log, msg);
+        if (err == ND_OK) {
+            tell_http_tls(n);
+        }
     }
     return err;
 }
@@ -611,7 +635,11 @@ void nd_node_reload(struct nd_node *node)
     nd_log(node->options.log, ND_LOG_INFO, "serve", "reload", "signal=SIGHUP");
     reload_told(node, "grpc", nd_rpc_server_reload_tls(node->rpc, &msg), &msg);
     if (node->gateway.gateway != NULL) {
-        reload_told(node, "http", nd_gateway_reload_tls(node->gateway.gateway, &msg), &msg);
+        enum nd_err err = nd_gateway_reload_tls(node->gateway.gateway, &msg);
+        reload_told(node, "http", err, &msg);
+        if (err == ND_OK) {
+            tell_http_tls(node);
+        }
     }
 }
 

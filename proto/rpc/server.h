@@ -109,6 +109,11 @@ ND_CHECKED enum nd_err nd_rpc_server_listen_tls(struct nd_rpc_server *server, co
 /* Would nd_rpc_server_listen_tls take the files? For a start that shall fail early. */
 ND_CHECKED enum nd_err nd_rpc_tls_files_check(const struct nd_rpc_tls_files *files,
                                               struct nd_errmsg *msg);
+/* Tell, in log and metrics, whose certificate a listener outside this stack uses ("http") and until
+ * when. Errors as above. */
+ND_CHECKED enum nd_err nd_rpc_tls_files_tell(const struct nd_rpc_tls_files *files,
+                                             const char *listener, struct nd_log *log,
+                                             struct nd_metrics *metrics, struct nd_errmsg *msg);
 /* Read the files of every TLS listener again; handshakes from here on use what they say,
  * connections that stand stay. On an error everything stays as it was. @thread main */
 ND_CHECKED enum nd_err nd_rpc_server_reload_tls(struct nd_rpc_server *server,

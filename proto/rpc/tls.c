@@ -121,56 +121,71 @@ grpc_server_credentials *nd_rpc_tls_server_credentials(struct nd_rpc_tls *tls)
 }
 
 /* What a certificate that clients will refuse, now or soon, looks like in the log. */
-static void dates_warn(const struct nd_rpc_tls *tls)
+static void dates_warn(const struct nd_rpc_pem *pem, const char *listener, const char *cert_file,
+                       struct nd_log *log)
 {
-    struct nd_log *log = tls->server->options.log;
     int64_t now_s = (int64_t)time(NULL);
     const char *event = NULL;
 
-    if (tls->pem.not_after_s <= now_s) {
+    if (pem->not_after_s <= now_s) {
         event = "certificate has expired";
-    } else if (tls->pem.not_before_s > now_s) {
+    } else if (pem->not_before_s > now_s) {
         event = "certificate is not valid yet";
-    } else if (tls->pem.not_after_s - now_s < EXPIRES_SOON_S) {
+    } else if (pem->not_after_s - now_s < EXPIRES_SOON_S) {
         event = "certificate expires soon";
     }
     if (event != NULL) {
-        nd_log(log, ND_LOG_WARN, "tls", event, "listener=grpc file=%s not_after=%s", tls->cert_file,
-               tls->pem.not_after);
-    }
-    if (tls->pem.key_is_shared) {
-        nd_log(log, ND_LOG_WARN, "tls", "every user of this machine may read the key", "file=%s",
-               tls->key_file);
+        nd_log(log, ND_LOG_WARN, "tls", event, "listener=%s file=%s not_after=%s", listener,
+               cert_file, pem->not_after);
     }
 }
 
-/* @thread main, which alone changes `pem` */
-static void tell(const struct nd_rpc_tls *tls)
+static void tell(const struct nd_rpc_pem *pem, const char *listener,
+                 const struct nd_rpc_tls_files *files, struct nd_log *log)
 {
-    char subject[2 * sizeof tls->pem.subject];
+    char subject[2 * sizeof pem->subject];
 
-    nd_log(tls->server->options.log, ND_LOG_INFO, "tls", "certificate in use",
-           "listener=grpc addr=%s file=%s subject=%s not_after=%s client_certificates=%s",
-           tls->address, tls->cert_file, nd_log_quote(subject, sizeof subject, tls->pem.subject),
-           tls->pem.not_after, tls->client_ca_file[0] != '\0' ? "required" : "no");
-    dates_warn(tls);
+    nd_log(log, ND_LOG_INFO, "tls", "certificate in use",
+           "listener=%s file=%s subject=%s not_after=%s client_certificates=%s", listener,
+           files->cert_file, nd_log_quote(subject, sizeof subject, pem->subject), pem->not_after,
+           pem->ca != NULL ? "required" : "no");
+    dates_warn(pem, listener, files->cert_file, log);
+    if (pem->key_is_shared) {
+        nd_log(log, ND_LOG_WARN, "tls", "every user of this machine may read the key",
+               "listener=%s file=%s", listener, files->key_file);
+    }
+}
+
+static void expiry_set(struct nd_metrics *metrics, const char *listener, int64_t not_after_s)
+{
+    char labels[64] = "";
+
+    if (metrics == NULL) {
+        return;
+    }
+    nd_metrics_label(labels, sizeof labels, "listener", listener);
+    nd_series_set(nd_metrics_gauge(metrics, "tls_cert_not_after_seconds", labels,
+                                   "When the certificate of the listener expires, Unix seconds."),
+                  (double)not_after_s);
+}
+
+/* @thread main, which alone changes `pem` */
+static void tell_own(const struct nd_rpc_tls *tls)
+{
+    const struct nd_rpc_tls_files files = {tls->cert_file, tls->key_file, tls->client_ca_file};
+
+    tell(&tls->pem, "grpc", &files, tls->server->options.log);
 }
 
 static void expiry_count(const struct nd_rpc_server *server)
 {
     int64_t first_s = INT64_MAX;
 
-    if (server->options.metrics == NULL) {
-        return;
-    }
     ND_LIST_FOREACH (&server->tls, link) {
         const struct nd_rpc_tls *tls = ND_CONTAINER_OF(link, struct nd_rpc_tls, link);
         first_s = ND_MIN(first_s, tls->pem.not_after_s);
     }
-    nd_series_set(nd_metrics_gauge(server->options.metrics, "tls_cert_not_after_seconds",
-                                   "listener=\"grpc\"",
-                                   "When the certificate of the listener expires, Unix seconds."),
-                  (double)first_s);
+    expiry_set(server->options.metrics, "grpc", first_s);
 }
 
 enum nd_err nd_rpc_tls_files_check(const struct nd_rpc_tls_files *files, struct nd_errmsg *msg)
@@ -183,10 +198,26 @@ enum nd_err nd_rpc_tls_files_check(const struct nd_rpc_tls_files *files, struct 
     return err;
 }
 
+enum nd_err nd_rpc_tls_files_tell(const struct nd_rpc_tls_files *files, const char *listener,
+                                  struct nd_log *log, struct nd_metrics *metrics,
+                                  struct nd_errmsg *msg)
+{
+    struct nd_rpc_pem pem = {.cert = NULL};
+    enum nd_err err =
+        nd_rpc_pem_read(&pem, files->cert_file, files->key_file, files->client_ca_file, msg);
+
+    if (err == ND_OK && pem.cert != NULL) {
+        tell(&pem, listener, files, log);
+        expiry_set(metrics, listener, pem.not_after_s);
+    }
+    nd_rpc_pem_release(&pem);
+    return err;
+}
+
 void nd_rpc_tls_adopt(struct nd_rpc_tls *tls)
 {
     nd_list_append(&tls->server->tls, &tls->link);
-    tell(tls);
+    tell_own(tls);
     expiry_count(tls->server);
 }
 
@@ -203,7 +234,7 @@ enum nd_err nd_rpc_server_reload_tls(struct nd_rpc_server *server, struct nd_err
     ND_LIST_FOREACH (&server->tls, link) {
         struct nd_rpc_tls *tls = ND_CONTAINER_OF(link, struct nd_rpc_tls, link);
         put_in_place(tls);
-        tell(tls);
+        tell_own(tls);
     }
     expiry_count(server);
     return ND_OK;

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """TLS on the gRPC listener, from the command line: who is trusted, what is told, reload on SIGHUP."""
 
+import os
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import unittest
 
 from command import NARAD, Case, Node, certificate, environment, narad, wait_until
@@ -153,6 +155,28 @@ class Reload(unittest.TestCase):
         self.assertEqual(narad("produce", "flow", *reach, stdin=b"three").status, 0)
         self.assertEqual(sub.stdout.readline(), b"three\n")
         self.assertEqual(sub.wait(), 0)
+
+    def test_reads_the_certificate_of_http_as_well(self):
+        directory = tempfile.mkdtemp(prefix="narad-cli-")
+        self.addCleanup(shutil.rmtree, directory)
+        pem, key = os.path.join(directory, "pem"), os.path.join(directory, "key")
+
+        def use(name):
+            shutil.copy(certificate(name + ".pem"), pem)
+            shutil.copy(certificate(name + ".key"), key)
+
+        use("server")
+        node = Node(NARAD_HTTP_TLS_CERT_FILE=pem, NARAD_HTTP_TLS_KEY_FILE=key)
+        self.addCleanup(node.stop)
+        self.assertRegex(node.log(), r'certificate in use listener=http .*subject="CN=server,O=Narad test"')
+        self.assertRegex(narad("metrics", "--server", node.address).out,
+                         r'\nnarad_tls_cert_not_after_seconds\{listener="http"\} \d{10}\n')
+        use("server2")
+        node.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: 'listener=http file=' + pem + ' subject="CN=server2' in node.log(), "a reload of http")
+        shutil.copy(certificate("server.key"), key)
+        node.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reload failed, the old certificate stays listener=http" in node.log(), "its failure")
 
     def test_without_a_certificate_sighup_changes_nothing(self):
         node = Node(dev=False, NARAD_SECURITY_ENABLED="false")

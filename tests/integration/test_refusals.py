@@ -35,7 +35,7 @@ class Refusals(unittest.TestCase):
         with open(config, "w", encoding="utf-8") as file:
             json.dump({"http": {"addr": "", "nonsense": 1}, "storage": {"segment_bytes": 5}}, file)
         result = self.serve("--config", config, "--log-level", "loud", "--what",
-                            NARAD_TOPIC_MAX_PARTITIONS="x")
+                            NARAD_TOPIC_MAX_PARTITIONS="x", NARAD_HTTP_ADDR="")
         self.expect(result, "narad: config: ", "http.nonsense", "storage.segment_bytes is an internal",
                     "log.level (--log-level)", "unknown flag --what", "NARAD_TOPIC_MAX_PARTITIONS",
                     "http.addr must not be empty")
@@ -56,14 +56,16 @@ class Refusals(unittest.TestCase):
         off = {"NARAD_SECURITY_ENABLED": "false"}
         self.expect(self.serve(NARAD_CLUSTER_PEERS="a@h:1,b@i:1,c@j:1", **off),
                     "cluster.peers (NARAD_CLUSTER_PEERS) is set, and this build cannot act on it")
-        self.expect(self.serve(NARAD_HTTP_TLS_CERT_FILE="c", NARAD_HTTP_TLS_KEY_FILE="k", **off),
-                    "http.tls_cert_file")
+        self.expect(self.serve(NARAD_REMOTES_ALLOWED_HOSTS="h", **off), "remotes.allowed_hosts")
         self.assertFalse(os.path.exists(self.data))
 
     def test_a_certificate_that_cannot_be_used_is_told_before_data_is_touched(self):
         self.expect(self.serve(NARAD_GRPC_TLS_CERT_FILE="/nowhere/c", NARAD_GRPC_TLS_KEY_FILE="/nowhere/k",
                                NARAD_SECURITY_ENABLED="false"),
                     "grpc.addr: TLS certificate file /nowhere/c: No such file or directory")
+        self.expect(self.serve(NARAD_HTTP_TLS_CERT_FILE="/nowhere/c", NARAD_HTTP_TLS_KEY_FILE="/nowhere/k",
+                               NARAD_SECURITY_ENABLED="false"),
+                    "http.addr: TLS certificate file /nowhere/c: No such file or directory")
         self.expect(self.serve("--dev", NARAD_GRPC_TLS_CLIENT_CA_FILE="/nowhere/ca"),
                     "grpc.tls_client_ca_file needs grpc.tls_cert_file")
         self.assertFalse(os.path.exists(self.data))
