@@ -16,6 +16,7 @@
 #include "server/config_check.h"
 #include "server/gateway_setup.h"
 #include "server/rpc/handlers.h"
+#include "server/rpc/pacer.h"
 #include "server/security/auth.h"
 #include "server/security/quota.h"
 #include "server/topic_relay.h"
@@ -60,6 +61,7 @@ struct nd_node {
     struct nd_metastore *metastore;
     struct nd_auth *auth;
     struct nd_quotas *quotas;
+    struct nd_pacer *pacer; /* NULL: no rate needs one */
     struct nd_recovery recovery;
     struct nd_wal *wal;
     bool wal_running, flusher_running, broker_running, ready;
@@ -114,6 +116,12 @@ static enum nd_err start_auth(struct nd_node *n, struct nd_errmsg *msg)
         .bytes_per_s = {[ND_QUOTA_PRODUCE] = s->limits_produce_bytes_per_second},
     };
     n->quotas = nd_quotas_new(&limits, n->env, n->metrics);
+    if (s->limits_consume_messages_per_second > 0) {
+        n->pacer = nd_pacer_new();
+        if (n->pacer == NULL) {
+            return ND_ERR_NO_MEMORY;
+        }
+    }
     return nd_auth_new(&n->auth, &auth, msg);
 }
 
@@ -430,6 +438,7 @@ static struct nd_handlers_options handlers_options(const struct nd_node *n)
         .dev = n->options.launch->dev,
         .auth = n->auth,
         .quotas = n->quotas,
+        .pacer = n->pacer,
         .security = s->security_enabled,
         .metrics_open = s->http_metrics_unauthenticated,
         .reads_need_grant = strcmp(s->compat, "3") == 0,
@@ -674,6 +683,7 @@ static void stop_calls(struct nd_node *n)
     if (n->handlers != NULL) {
         nd_metastore_watch_users(n->metastore, NULL, NULL);
     }
+    nd_pacer_free(n->pacer);
     nd_handlers_free(n->handlers);
 }
 

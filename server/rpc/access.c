@@ -378,6 +378,11 @@ void nd_caller_charge(struct nd_caller *caller, enum nd_quota_kind kind, uint32_
     }
 }
 
+uint32_t nd_caller_wait_ms(struct nd_caller *caller, enum nd_quota_kind kind)
+{
+    return caller == NULL || caller->quota == NULL ? 0 : nd_quota_wait_ms(caller->quota, kind);
+}
+
 /* --- audit --- */
 
 void nd_access_audit(struct nd_rpc_call *call, const char *event, const char *subject,

@@ -76,6 +76,7 @@ ND_CHECKED enum nd_err nd_caller_begin(struct nd_caller *caller, enum nd_quota_k
 void nd_caller_end(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t weight);
 void nd_caller_charge(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t messages,
                       uint64_t bytes);
+uint32_t nd_caller_wait_ms(struct nd_caller *caller, enum nd_quota_kind kind);
 
 /* A line of the audit log about what the call did, or was refused. The call is not over yet. */
 void nd_access_audit(struct nd_rpc_call *call, const char *event, const char *subject,

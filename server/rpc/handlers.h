@@ -18,6 +18,7 @@ struct nd_topic_defaults {
 };
 
 struct nd_auth;
+struct nd_pacer;
 
 struct nd_handlers_options {
     struct nd_broker *broker;
@@ -34,6 +35,7 @@ struct nd_handlers_options {
     bool reads_need_grant;             /* topics are seen by who has a right on them (compat 3) */
     bool names_differ;                 /* in more than letter case (compat 3) */
     bool count_produce, count_consume; /* `quotas` limit it at all */
+    struct nd_pacer *pacer;            /* there is a rate of consuming; or NULL */
 };
 
 struct nd_handlers {

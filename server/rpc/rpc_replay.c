@@ -4,6 +4,7 @@
 
 #include "proto/narad/v1/broker.pb-c.h"
 #include "server/rpc/handlers.h"
+#include "server/rpc/pacer.h"
 #include "server/rpc/wire.h"
 
 enum { READ_MESSAGES = 1000, UNSENT_MAX = 256 << 10 };
@@ -15,10 +16,13 @@ struct replay_call {
     struct nd_topic *topic; /* counted */
     uint64_t left;          /* messages still wanted; UINT64_MAX: all */
     struct nd_watched watched;
+    struct nd_pace pace;
     struct nd_mutex lock;
     /* guarded by lock */
     bool reading; /* the broker has the request */
-    bool waiting; /* for on_drained */
+    bool waiting; /* for one or both of these */
+    bool full;    /* until on_drained, enough is queued */
+    bool early;   /* until `pace` runs, its rate is used up */
     bool cancelled;
     enum nd_err cancel_err;
     struct nd_errmsg cancel_text;
@@ -94,19 +98,45 @@ static void replayed(struct nd_replay *replay, enum nd_err err,
     bool cancelled = r->cancelled;
     nd_caller_charge(nd_access_caller(r->call), ND_QUOTA_CONSUME, count,
                      nd_deliveries_bytes(deliveries, count));
-    r->waiting = !end && !cancelled && queued > UNSENT_MAX;
+    uint32_t wait_ms = nd_caller_wait_ms(nd_access_caller(r->call), ND_QUOTA_CONSUME);
+    r->full = queued > UNSENT_MAX;
+    r->early = wait_ms > 0;
+    r->waiting = !end && !cancelled && (r->full || r->early);
+    if (r->waiting && r->early) {
+        nd_pacer_after(r->handlers->options.pacer, &r->pace, wait_ms);
+    }
     r->reading = !end && !cancelled && !r->waiting;
-    bool go_on = r->reading;
+    bool more = r->reading;
     nd_mutex_unlock(&r->lock);
     /* `r` lives until on_done, which needs a finish, and nobody else finishes while a read is under
      * way or on_drained is awaited. */
-    if (go_on) {
+    if (more) {
         read_more(r);
     } else if (cancelled) {
         nd_rpc_call_fail(r->call, r->cancel_err, r->cancel_text.text);
     } else if (end) {
         nd_rpc_call_finish(r->call, 0, NULL);
     }
+}
+
+/* One reason to wait is over. */
+static void go_on(struct replay_call *r, bool drained)
+{
+    nd_mutex_lock(&r->lock);
+    *(drained ? &r->full : &r->early) = false;
+    bool read = r->waiting && !r->full && !r->early && !r->cancelled;
+    r->reading = r->reading || read;
+    r->waiting = r->waiting && !read;
+    nd_mutex_unlock(&r->lock);
+    if (read) {
+        read_more(r);
+    }
+}
+
+/* @thread pacer */
+static void paced(struct nd_pace *pace)
+{
+    go_on(ND_CONTAINER_OF(pace, struct replay_call, pace), false);
 }
 
 static void cancel(struct replay_call *r, enum nd_err err, const char *text)
@@ -191,6 +221,7 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
                               .reading = true};
     r->replay.partition = q->partition;
     r->replay.offset = q->offset;
+    nd_pace_init(&r->pace, paced);
     nd_mutex_init(&r->lock);
     nd_rpc_call_set_user(call, r);
     read_more(r);
@@ -200,16 +231,8 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
 static void on_drained(struct nd_rpc_call *call)
 {
     struct replay_call *r = nd_rpc_call_user(call);
-    if (r == NULL) {
-        return;
-    }
-    nd_mutex_lock(&r->lock);
-    bool go_on = r->waiting && !r->cancelled;
-    r->reading = r->reading || go_on;
-    r->waiting = r->waiting && !go_on;
-    nd_mutex_unlock(&r->lock);
-    if (go_on) {
-        read_more(r);
+    if (r != NULL) {
+        go_on(r, true);
     }
 }
 
@@ -226,6 +249,7 @@ static void on_done(struct nd_rpc_call *call)
     struct replay_call *r = nd_rpc_call_user(call);
     if (r != NULL) {
         nd_access_unwatch(&r->watched);
+        nd_pacer_forget(r->handlers->options.pacer, &r->pace);
         nd_caller_end(nd_access_caller(call), ND_QUOTA_CONSUME, 1);
         nd_budget_give(&r->handlers->replays, 1);
         nd_topic_unref(r->topic);

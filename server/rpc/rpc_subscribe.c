@@ -3,6 +3,7 @@
 #include "storage/base/alloc.h"
 
 #include "server/broker/handle.h"
+#include "server/rpc/pacer.h"
 #include "server/rpc/settle.h"
 #include "server/rpc/stream.h"
 #include "server/rpc/wire.h"
@@ -17,6 +18,8 @@ struct subscription {
     bool counted;           /* begun with the caller's quota. @thread worker, then release */
     bool started;           /* the broker has the subscriber; guarded by base.lock */
     bool paused;            /* deliver said stop; guarded by base.lock */
+    bool early;             /* until `pace` runs, its rate is used up; guarded by base.lock */
+    struct nd_pace pace;
 };
 
 struct settle_batch {
@@ -52,6 +55,11 @@ static bool deliver(struct nd_subscriber *subscriber, const struct nd_delivery *
     ND_ASSERT(!gone); /* the subscriber itself is an operation */
     /* Paused only when something is on its way, so that on_drained comes and resumes. */
     s->paused = s->base.sending && nd_stream_unsent_locked(&s->base) > ND_STREAM_QUEUED_MAX;
+    uint32_t wait_ms = nd_caller_wait_ms(s->base.caller, ND_QUOTA_CONSUME);
+    if (wait_ms > 0) {
+        s->paused = s->early = true;
+        nd_pacer_after(s->base.handlers->options.pacer, &s->pace, wait_ms);
+    }
     bool go_on = !s->paused;
     nd_mutex_unlock(&s->base.lock);
     return go_on;
@@ -267,6 +275,30 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     nd_stream_read_next(&s->base);
 }
 
+/* --- pauses --- */
+
+/* Deliveries go on, unless another reason holds them. */
+static void resume_locked(struct subscription *s) ND_REQUIRES(s->base.lock)
+{
+    if (s->paused && !s->early && !s->base.ending) {
+        s->paused = false;
+        /* Under the lock: a close comes after it. */
+        nd_broker_subscriber_resume(s->base.handlers->options.broker, &s->subscriber);
+    }
+}
+
+/* @thread pacer */
+static void paced(struct nd_pace *pace)
+{
+    struct subscription *s = ND_CONTAINER_OF(pace, struct subscription, pace);
+    nd_mutex_lock(&s->base.lock);
+    s->early = false;
+    if (!s->base.sending || nd_stream_unsent_locked(&s->base) <= ND_STREAM_QUEUED_MAX) {
+        resume_locked(s); /* else on_drained does */
+    }
+    nd_mutex_unlock(&s->base.lock);
+}
+
 /* --- the stream --- */
 
 static void abandon(struct nd_stream *stream)
@@ -294,6 +326,7 @@ static void on_open(struct nd_rpc_call *call)
 {
     struct subscription *s = nd_xcalloc(1, sizeof *s);
     nd_list_init(&s->batches);
+    nd_pace_init(&s->pace, paced);
     nd_rpc_call_set_user(call, s);
     nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->settles);
 }
@@ -317,11 +350,7 @@ static void on_drained(struct nd_rpc_call *call)
         return;
     }
     nd_mutex_lock(&s->base.lock);
-    bool resume = s->paused && !s->base.ending;
-    s->paused = s->paused && !resume;
-    if (resume) { /* under the lock: a close comes after it */
-        nd_broker_subscriber_resume(s->base.handlers->options.broker, &s->subscriber);
-    }
+    resume_locked(s);
     nd_mutex_unlock(&s->base.lock);
 }
 
@@ -334,6 +363,8 @@ static void on_cancel(struct nd_rpc_call *call)
 static void on_done(struct nd_rpc_call *call)
 {
     struct subscription *s = nd_rpc_call_user(call);
+    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL); /* from here on nothing is paced */
+    nd_pacer_forget(nd_handlers_of(call)->options.pacer, &s->pace);
     nd_stream_close(&s->base);
 }
 

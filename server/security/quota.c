@@ -384,3 +384,23 @@ void nd_quota_charge(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t m
     }
     nd_mutex_unlock(&quota->lock);
 }
+
+uint32_t nd_quota_wait_ms(struct nd_quota *quota, enum nd_quota_kind kind)
+{
+    const uint64_t *rates = quota->quotas->rates[kind];
+    uint64_t wait = 0;
+
+    if (rates[RATE_MESSAGES] == 0 && rates[RATE_BYTES] == 0) {
+        return 0;
+    }
+    uint64_t now = now_ns(quota->quotas);
+    nd_mutex_lock(&quota->lock);
+    for (int rate = 0; rate < RATES; rate++) {
+        if (rates[rate] > 0) {
+            uint64_t cost = cost_ns(1, rates[rate], 1);
+            wait = ND_MAX(wait, bucket_wait_ns(quota->full_ns[kind][rate], cost, now));
+        }
+    }
+    nd_mutex_unlock(&quota->lock);
+    return whole_ms(wait);
+}

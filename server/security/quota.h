@@ -46,5 +46,7 @@ void nd_quota_end(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t weig
 /* What a consume really took is paid after the fact: the bucket may go below zero. */
 void nd_quota_charge(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t messages,
                      uint64_t bytes);
+/* In how many milliseconds the rates allow the next one; 0: now. */
+uint32_t nd_quota_wait_ms(struct nd_quota *quota, enum nd_quota_kind kind);
 
 #endif

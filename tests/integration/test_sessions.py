@@ -3,6 +3,7 @@
 was taken; and how much one caller may do at a time and a second."""
 
 import threading
+import time
 import unittest
 
 import grpc
@@ -321,6 +322,41 @@ class Limits(unittest.TestCase):
             self.produce(node.root, 200)
             self.assertGreater(len(self.consume(ann, most=100).messages), 5)
             self.limited(lambda: self.consume(ann), text)
+
+    def test_a_subscription_and_a_replay_pause_and_lose_nothing(self):
+        """Time is a lower bound here: a slow machine only takes longer."""
+        rate, count = 500, 2500
+        with SecureNode(NARAD_LIMITS_CONSUME_MESSAGES_PER_SECOND=str(rate)) as node:
+            node.create("t", max_in_flight_per_partition=count)
+            for _ in range(count // 500):
+                node.broker.Produce(broker_pb2.ProduceRequest(topic="t", records=[
+                    types_pb2.Record(payload=b"x", partition=1)] * 500), timeout=PATIENCE)
+            ann, ben = node.add("ann", *rights("*")), node.add("ben", *rights("*"))
+            started = time.monotonic()
+            out = Outgoing(broker_pb2.SubscribeRequest(
+                start=broker_pb2.SubscribeStart(topic="t", max_outstanding=count)))
+            call, taken = ann.broker.Subscribe(iter(out), timeout=PATIENCE), 0
+            while taken < count:
+                taken += len(next(call).messages)
+            self.assertEqual(taken, count)
+            self.assertGreater(time.monotonic() - started, (count - rate) / rate / 2)
+            call.cancel()
+            out.close()
+
+            started = time.monotonic()
+            replay = ben.broker.Replay(broker_pb2.ReplayRequest(topic="t", partition=1), timeout=PATIENCE)
+            self.assertEqual(sum(len(response.messages) for response in replay), count)
+            self.assertGreater(time.monotonic() - started, (count - 1000 - rate) / rate / 2)
+            replay = ben.broker.Replay(broker_pb2.ReplayRequest(topic="none"), timeout=PATIENCE)
+            self.assertEqual(refusal_of(replay), CODE.NOT_FOUND)
+
+
+def refusal_of(call):
+    try:
+        list(call)
+    except grpc.RpcError as error:
+        return error.code()
+    return CODE.OK
 
 
 if __name__ == "__main__":
