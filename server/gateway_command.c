@@ -96,14 +96,18 @@ static bool way_flag(struct way *way, const char *const *argv, int left, int *us
     return false;
 }
 
-static void way_environment(struct way *way)
+static void way_environment(struct way *way, struct nd_buf *problems)
 {
     const char *tls = getenv("NARAD_TLS");
+    tls = tls == NULL || tls[0] == '\0' ? "0" : tls;
     for (size_t i = 0; i < ND_ARRAY_SIZE(way_flags); i++) {
         const char *value = getenv(way_flags[i].env);
         *text_at(way, way_flags[i].offset) = value == NULL ? "" : value;
     }
-    way->tls = tls != NULL && (strcmp(tls, "true") == 0 || strcmp(tls, "1") == 0);
+    way->tls = strcmp(tls, "1") == 0;
+    if (!way->tls && strcmp(tls, "0") != 0) {
+        nd_problem(problems, "NARAD_TLS must be 1 or 0 (got \"%.200s\")", tls);
+    }
 }
 
 static void check(struct gateway_process *p, struct nd_buf *problems)
@@ -171,7 +175,7 @@ static void read_arguments(struct gateway_process *p, int argc, const char *cons
 {
     const char **rest = nd_xcalloc((size_t)argc + 1, sizeof *rest);
     int count = 0, used = 1;
-    way_environment(&p->way);
+    way_environment(&p->way, problems);
     for (int i = 0; i < argc; i += used) {
         if (!way_flag(&p->way, argv + i, argc - i, &used, problems)) {
             rest[count++] = argv[i];

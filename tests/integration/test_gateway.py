@@ -1,0 +1,361 @@
+#!/usr/bin/python3
+"""The HTTP gateway in front of a real node: in its process, and alone before one that comes and goes. What each
+route answers is tests/conformance's; here is what needs several processes, many clients, or clients that leave."""
+
+import base64
+import http.client
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import unittest
+
+from nodes import CODE, NARAD, PATIENCE, Node, admin_pb2, environment, status_of, wait_until
+
+FOREVER_MS = 43_200_000  # a lease that lasts longer than any test: what is lost with it does not come back
+
+
+def more_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+class Http:
+    """One kept connection."""
+
+    def __init__(self, address, context=None):
+        kind = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
+        more = {} if context is None else {"context": context}
+        self.connection = kind(address, timeout=PATIENCE, **more)
+
+    def __call__(self, method, path, body=None, **headers):
+        self.connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+        answer = self.connection.getresponse()
+        text = answer.read()
+        kind = answer.headers.get("Content-Type", "")
+        return answer.status, json.loads(text) if kind == "application/json" else text, answer.headers
+
+    def close(self):
+        self.connection.close()
+
+
+def http_address(node):
+    with open(node.path("ready.json"), encoding="utf-8") as file:
+        return json.load(file)["http_addr"]
+
+
+def gauge(node, name):
+    text = node.admin.Metrics(admin_pb2.MetricsRequest(), timeout=PATIENCE).text
+    values = [float(line.split()[-1]) for line in text.splitlines() if line.split(" ")[0] == "narad_" + name]
+    return sum(values)
+
+
+def park(address, path, count):
+    """Connections whose long poll has been sent."""
+    host, port = address.rsplit(":", 1)
+    sockets = [socket.create_connection((host, int(port)), timeout=PATIENCE) for _ in range(count)]
+    for each in sockets:
+        each.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return sockets
+
+
+def read_answer(parked):
+    answer = http.client.HTTPResponse(parked)
+    answer.begin()
+    body = answer.read()
+    parked.close()
+    return answer.status, body
+
+
+class InTheNode(unittest.TestCase):
+    def test_a_message_goes_round(self):
+        with Node() as node:
+            call = Http(http_address(node))
+            status, topic, _ = call("POST", "/v1/topics", '{"name":"t"}')
+            self.assertEqual((status, topic["partitions"]), (201, 3))
+            self.assertEqual(call("POST", "/v1/topics/t/produce?key=k", b'{"v": 1.0}', X_Narad_Header_Trace="abc")[:2],
+                             (202, b""))
+            status, message, headers = call("GET", "/v1/topics/t/consume?wait=5s")
+            self.assertEqual((status, message["key"], message["payload"]), (200, "k", {"v": 1.0}))
+            self.assertEqual(headers["X-Narad-Header-Trace"], "abc")
+            handle = message["receipt_handle"].replace(":", "%3A")
+            self.assertEqual(call("POST", f"/v1/topics/t/ack?receipt_handle={handle}")[0], 204)
+            self.assertEqual(call("POST", f"/v1/topics/t/ack?receipt_handle={handle}")[0], 410)
+            status, message, _ = call("GET", "/v1/topics/t/consume?partition=0&offset=0")
+            self.assertEqual((status, "receipt_handle" in message), (200, False))
+            # The same record over gRPC: headers are headers there.
+            replay = node.broker.Replay(_replay("t", 0, 0), timeout=PATIENCE)
+            self.assertEqual([(h.name, h.value) for h in next(iter(replay)).messages[0].headers], [("trace", b"abc")])
+            self.assertEqual(call("DELETE", "/v1/topics/t")[0], 204)
+            self.assertEqual(call("GET", "/v1/topics/t")[:2], (404, {"error": "topic not found"}))
+
+    def test_record_headers_that_are_none_are_refused_or_left_out(self):
+        with Node() as node:
+            call = Http(http_address(node))
+            node.create("t")
+            status, error, _ = call("POST", "/v1/topics/t/produce", b"x", **{"X_Narad_Header_A.b": "1"})
+            self.assertEqual(status, 400)
+            self.assertIn("[a-z0-9-]{1,64}", error["error"])
+            node.produce("t", b"x", headers=[{"name": "good", "value": b"1"}, {"name": "line", "value": b"a\r\nSet-Cookie: b"}])
+            status, _, headers = call("GET", "/v1/topics/t/consume")
+            self.assertEqual((status, headers["X-Narad-Header-Good"], headers["X-Narad-Header-Line"], headers["Set-Cookie"]),
+                             (200, "1", None, None))
+
+    def test_who_leaves_while_parked_leaves_nothing_leased(self):
+        count = 50
+        with Node() as node:
+            node.create("t", visibility_timeout_ms=FOREVER_MS)
+            parked = park(http_address(node), "/v1/topics/t/consume?wait=10s", count)
+            wait_until(lambda: gauge(node, "http_requests_in_flight") == count, "all are parked")
+            for each in parked:
+                each.close()
+            wait_until(lambda: gauge(node, "http_requests_in_flight") == 0, "all are gone")
+            node.produce("t", *[b"%d" % i for i in range(count)])
+            taken = []
+            wait_until(lambda: taken.extend(node.consume("t", most=1000)) or len(taken) >= count, "all are there to take")
+            self.assertEqual(sorted(int(m.payload) for m in taken), list(range(count)))
+
+    def test_who_leaves_as_it_is_served_leaves_nothing_leased(self):
+        """Deliveries cross the hang-up: what nobody got is given back."""
+        with Node() as node:
+            node.create("t", visibility_timeout_ms=FOREVER_MS)
+            address, lost, total = http_address(node), 0, 0
+            for _ in range(20):
+                parked = park(address, "/v1/topics/t/consume?wait=10s", 5)
+                for each in parked:
+                    each.close()
+                node.produce("t", *[b"x"] * 5)
+                total += 5
+                wait_until(lambda: gauge(node, "http_requests_in_flight") == 0, "all are gone")
+            taken = node.take_all("t", acked=False)
+            # What was written to a socket before its end was seen is lost until the lease is over.
+            lost = total - len(taken)
+            self.assertEqual(node.in_flight("t"), total)
+            self.assertLessEqual(lost, total // 2)
+
+    def test_a_thousand_parked_polls_get_a_message_each(self):
+        count = 1000
+        if more_files() < 3 * count:
+            self.skipTest("too few files are allowed")
+        with Node() as node:
+            node.create("t", visibility_timeout_ms=FOREVER_MS)
+            parked = park(http_address(node), "/v1/topics/t/consume?wait=10s", count)
+            wait_until(lambda: gauge(node, "http_requests_in_flight") == count, "all are parked")
+            for start in range(0, count, 500):
+                node.produce("t", *[b"%d" % i for i in range(start, start + 500)])
+            answers = [read_answer(each) for each in parked]
+            served = [json.loads(body) for status, body in answers if status == 200]
+            # A slow machine may let some waits end before.
+            self.assertTrue(all(status in (200, 204) for status, _ in answers))
+            self.assertGreater(len(served), 0)
+            self.assertEqual(len({m["receipt_handle"] for m in served}), len(served))
+            rest = node.take_all("t", acked=False)
+            self.assertEqual(sorted([m["payload"] for m in served] + [int(m.payload) for m in rest]), list(range(count)))
+
+    def test_a_stop_answers_what_is_parked(self):
+        with Node() as node:
+            node.create("t")
+            parked = park(http_address(node), "/v1/topics/t/consume?wait=10s", 10)
+            wait_until(lambda: gauge(node, "http_requests_in_flight") == 10, "all are parked")
+            node.terminate()
+            self.assertEqual([read_answer(each) for each in parked], [(204, b"")] * 10)
+            self.assertEqual(node.wait(), 0)
+            self.assertIn("http listening", node.log())
+
+    def test_it_needs_no_socket_of_the_operators(self):
+        long_name = os.path.join(tempfile.gettempdir(), "n" * 120)
+        os.makedirs(long_name, exist_ok=True)
+        directory = tempfile.mkdtemp(dir=long_name)
+        try:
+            for flags in (("--grpc-socket", "none"), ("--data-dir", os.path.join(directory, "d"))):
+                with Node(flags=flags) as node:
+                    call = Http(http_address(node))
+                    self.assertEqual(call("POST", "/v1/topics", '{"name":"t"}')[0], 201)
+                    node.stop()
+                    self.assertFalse(os.path.exists(node.path("data/gateway.sock")))
+        finally:
+            shutil.rmtree(long_name)
+
+    def test_it_can_be_left_out(self):
+        with Node(NARAD_GATEWAY_ENABLED="false") as node:
+            self.assertEqual(http_address(node), "")
+            self.assertNotIn("http listening", node.log())
+
+    def test_a_taken_port_refuses_the_start(self):
+        with Node() as node:
+            again = run("serve", "--dev", "--grpc-addr", "127.0.0.1:0", "--addr", http_address(node))
+            self.assertEqual(again.returncode, 1)
+            self.assertIn("http.addr", again.stderr)
+
+    def test_each_address_has_its_share_of_polls(self):
+        with Node(NARAD_HTTP_MAX_CONSUME_IN_FLIGHT_PER_IDENTITY="3") as node:
+            node.create("t")
+            address = http_address(node)
+            parked = park(address, "/v1/topics/t/consume?wait=10s", 3)
+            wait_until(lambda: gauge(node, "http_requests_in_flight") == 3, "all are parked")
+            # Credentials are ignored here, they make nobody else of an address.
+            for headers in ({}, {"Authorization": "Basic " + base64.b64encode(b"a:b").decode()}):
+                status, error, got = Http(address)("GET", "/v1/topics/t/consume?wait=1s", **headers)
+                self.assertEqual((status, error["error"], got["Retry-After"]),
+                                 (429, "too many in-flight consume requests for this identity (limit 3 per node)", "1"))
+            for each in parked:
+                each.close()
+            wait_until(lambda: Http(address)("GET", "/v1/topics/t/consume")[0] == 204, "there is room again")
+
+
+def _replay(topic, partition, offset):
+    from narad.v1 import broker_pb2
+    return broker_pb2.ReplayRequest(topic=topic, partition=partition, offset=offset)
+
+
+def run(*arguments, **env):
+    return subprocess.run([NARAD, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False,
+                          stdin=subprocess.DEVNULL, env=environment(**env))
+
+
+class Gateway:
+    """`narad gateway` of its own."""
+
+    def __init__(self, broker, *flags, **env):
+        self.directory = tempfile.mkdtemp(prefix="narad-gw-")
+        ready = os.path.join(self.directory, "ready.json")
+        with open(os.path.join(self.directory, "log"), "ab") as log:
+            self.process = subprocess.Popen([NARAD, "gateway", "--broker", broker, "--addr", "127.0.0.1:0",
+                                             "--ready-file", ready, *flags], stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, env=environment(**env))
+        wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, "the gateway listens")
+        try:
+            with open(ready, encoding="utf-8") as file:
+                self.address = json.load(file)["http_addr"]
+        except FileNotFoundError:
+            raise AssertionError(self.log())
+
+    def log(self):
+        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=PATIENCE)
+        log = self.log()
+        shutil.rmtree(self.directory)
+        if status != 0:
+            raise AssertionError(f"exit status {status}:\n{log}")
+
+
+class Alone(unittest.TestCase):
+    def test_it_serves_the_api(self):
+        with Node() as node, Gateway(node.address) as gateway:
+            call = Http(gateway.address)
+            self.assertEqual(call("GET", "/healthz")[:2], (200, {"status": "ok"}))
+            self.assertEqual(call("GET", "/readyz")[:2], (200, {"status": "ready"}))
+            self.assertEqual(call("POST", "/v1/topics", '{"name":"t"}')[0], 201)
+            self.assertEqual(call("POST", "/v1/topics/t/produce", b"hello")[0], 202)
+            self.assertEqual(call("GET", "/v1/topics/t/consume?wait=5s")[1]["payload"], "hello")
+            status, text, _ = call("GET", "/metrics")
+            lines = text.decode().splitlines()
+            self.assertEqual(status, 200)
+            self.assertTrue(any(line.startswith("narad_messages_produced_total") for line in lines), "the broker's")
+            self.assertTrue(any("GET /v1/topics/{topic}/consume" in line for line in lines), "its own")
+            self.assertEqual(sum(line.startswith("narad_process_") or line.startswith("process_cpu_seconds_total ")
+                                 for line in lines), 1, "of the broker's process alone")
+
+    def test_it_heals_when_the_broker_comes_back(self):
+        with Node() as node, Gateway("unix:" + node.path("data/narad.sock")) as gateway:
+            call = Http(gateway.address)
+            node.create("t")
+            parked = park(gateway.address, "/v1/topics/t/consume?wait=10s", 5)
+            self.assertEqual(call("POST", "/v1/topics/t/produce?partition=1", b"1")[0], 202)
+            node.kill()
+            for each in parked:
+                self.assertIn(read_answer(each)[0], (200, 503))
+            self.assertEqual(call("POST", "/v1/topics/t/produce", b"2")[0], 503)
+            self.assertEqual(call("GET", "/readyz")[:2], (503, {"error": "not ready"}))
+            self.assertEqual(call("GET", "/healthz")[0], 200)
+            self.assertEqual(call("GET", "/v1/topics/t/consume?wait=5s")[0], 503)
+            self.assertEqual(call("POST", "/v1/topics/t/ack?receipt_handle=0:0:1")[0] in (502, 503), True)
+            self.assertIn(b"narad_http_requests_total", call("GET", "/metrics")[1])
+            node.start()
+            wait_until(lambda: call("GET", "/readyz")[0] == 200, "it finds the broker again")
+            self.assertEqual(call("POST", "/v1/topics/t/produce", b"3")[0], 202)
+
+    def test_the_broker_need_not_be_there_first(self):
+        with tempfile.TemporaryDirectory() as directory:
+            with Gateway("unix:" + os.path.join(directory, "nowhere")) as gateway:
+                self.assertEqual(Http(gateway.address)("GET", "/readyz")[0], 503)
+                status, error, _ = Http(gateway.address)("GET", "/v1/topics")
+                self.assertEqual(status, 503)
+                self.assertNotEqual(error["error"], "")
+
+    def test_credentials_go_on_to_the_broker(self):
+        with Node(dev=False, NARAD_ADMIN_PASSWORD="root-secret") as node, Gateway(node.address) as gateway:
+            call = Http(gateway.address)
+            right = "Basic " + base64.b64encode(b"admin:root-secret").decode()
+            wrong = "Basic " + base64.b64encode(b"admin:wrong").decode()
+            wait_until(lambda: call("GET", "/v1/users", Authorization=right)[0] == 200, "root is there")
+            status, error, headers = call("GET", "/v1/topics")
+            self.assertEqual((status, error, headers["WWW-Authenticate"]),
+                             (401, {"error": "authentication required"}, 'Basic realm="narad"'))
+            self.assertEqual(call("GET", "/v1/topics", Authorization=wrong)[0], 401)
+            self.assertEqual(call("POST", "/v1/topics", '{"name":"t"}', Authorization=right)[0], 201)
+            self.assertEqual(call("POST", "/v1/topics/t/produce", b"x", Authorization=right)[0], 202)
+            self.assertEqual(call("POST", "/v1/topics/t/produce?key=a&key=b", b"x")[0], 401)  # not: 400
+            self.assertEqual(call("GET", "/v1/nowhere")[0], 401)  # not: 404
+            self.assertNotIn("root-secret", gateway.log())
+            self.assertEqual(status_of(lambda: node.produce("t", b"x"))[0], CODE.UNAUTHENTICATED)
+
+    def test_bad_arguments_are_named(self):
+        cases = [
+            ((), "--broker HOST:PORT (or NARAD_BROKER) is missing"),
+            (("--broker",), "--broker needs a value"),
+            (("--broker", "nowhere"), "--broker must be HOST:PORT"),
+            (("--broker", "a:1", "--cert-file", "x"), "--cert-file and --key-file must be given together"),
+            (("--broker", "a:1", "--data-dir", "x"), "--data-dir is for narad serve"),
+            (("--broker", "a:1", "--dev"), "--dev is for narad serve"),
+            (("--broker", "a:1", "--nonsense", "x"), "unknown flag --nonsense"),
+            (("--broker", "a:1", "--addr", "x"), "http.addr must be host:port"),
+            (("--broker", "a:1", "--ca-file", "/nowhere/ca.pem"), "/nowhere/ca.pem"),
+        ]
+        for arguments, text in cases:
+            with self.subTest(arguments=arguments):
+                result = run("gateway", *arguments)
+                self.assertEqual(result.returncode, 1, result.stdout)
+                self.assertIn(text, result.stderr)
+        self.assertIn("NARAD_TLS", run("gateway", "--broker", "a:1", NARAD_TLS="maybe").stderr)
+        shown = run("gateway", "--help")
+        self.assertEqual(shown.returncode, 0)
+        for word in ("--broker", "NARAD_BROKER", "http.max_consume_wait", "NARAD_HTTP_ADDR", "--tls"):
+            self.assertIn(word, shown.stdout)
+        self.assertNotIn("storage.data_dir", shown.stdout)
+
+
+class Encrypted(unittest.TestCase):
+    def test_tls_on_http_and_to_the_broker(self):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "certificates.sh")
+        if not os.path.exists(script):
+            self.skipTest("no certificates can be made")
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run(["sh", "-c", "openssl version"], check=True, capture_output=True)
+            made = subprocess.run(["bash", script, directory], capture_output=True, text=True, check=False)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            names = os.listdir(directory)
+            self.assertIn("ca.pem", names)
+            context = ssl.create_default_context(cafile=os.path.join(directory, "ca.pem"))
+            files = {"NARAD_HTTP_TLS_CERT_FILE": os.path.join(directory, "server.pem"),
+                     "NARAD_HTTP_TLS_KEY_FILE": os.path.join(directory, "server.key")}
+            with Node(**files) as node:
+                call = Http(http_address(node), context)
+                self.assertEqual(call("GET", "/readyz")[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
