@@ -60,9 +60,8 @@ static bool is_reload(const struct serve *serve, int number)
 {
     const struct nd_settings *settings = &serve->launch.settings;
 
-    return number == SIGHUP &&
-           (!serve->launch.dev || settings->grpc_tls_cert_file[0] != '\0' ||
-            settings->http_tls_cert_file[0] != '\0');
+    return number == SIGHUP && (!serve->launch.dev || settings->grpc_tls_cert_file[0] != '\0' ||
+                                settings->http_tls_cert_file[0] != '\0');
 }
 
 static void ask_reload(struct serve *serve)
