@@ -1,5 +1,6 @@
 /* TLS of server and channel, with certificates that openssl(1) makes for the run. */
 #include <openssl/ssl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -506,6 +507,41 @@ static void reload__of_a_bad_file_keeps_the_old_and_says_why(void **state)
     call_succeeds(options);
 }
 
+enum { HANDSHAKES = 40 };
+
+static _Atomic uint32_t shaken, refused;
+
+static void shake_many(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < HANDSHAKES; i++) {
+        struct handshake handshake = shake_hands(i % 2 == 0 ? TLS1_3_VERSION : TLS1_2_VERSION);
+        *(strstr(handshake.subject, "CN=server") != NULL ? &shaken : &refused) += 1;
+    }
+}
+
+static void reload__may_cross_handshakes(void **state)
+{
+    struct nd_errmsg msg = {.text = ""};
+    struct nd_thread thread;
+
+    (void)state;
+    shaken = refused = 0;
+    listen_tls();
+    assert_true(nd_thread_start(&thread, "hands", shake_many, NULL));
+    for (uint32_t i = 0; shaken + refused < HANDSHAKES; i++) {
+        server_uses(i % 2 == 0 ? "server2.pem" : "server.pem",
+                    i % 2 == 0 ? "server2.key" : "server.key");
+        if (nd_rpc_server_reload_tls(server, &msg) != ND_OK) {
+            break; /* the thread is waited for first */
+        }
+    }
+    nd_thread_join(&thread);
+    assert_string_equal(msg.text, "");
+    assert_int_equal(shaken, HANDSHAKES);
+    assert_int_equal(refused, 0);
+}
+
 static void reload__without_tls_does_nothing(void **state)
 {
     struct nd_errmsg msg = {.text = ""};
@@ -625,6 +661,7 @@ int main(void)
         CLAIM(tls__plain_and_tls_ends_do_not_connect),
         CLAIM(reload__is_for_new_connections_and_leaves_the_old),
         CLAIM(reload__of_a_bad_file_keeps_the_old_and_says_why),
+        CLAIM(reload__may_cross_handshakes),
         CLAIM(reload__without_tls_does_nothing),
         CLAIM(files__what_is_wrong_with_one_is_told),
         CLAIM(files__larger_than_any_certificate_are_refused),
