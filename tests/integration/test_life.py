@@ -21,6 +21,15 @@ def poll(topic, wait_ms=25000, **members):
     return broker_pb2.ConsumeRequest(topic=topic, wait_ms=wait_ms, **members)
 
 
+def threads_of(pid):
+    """The names of a process's threads."""
+    names = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/comm", encoding="ascii") as file:
+            names.append(file.read().strip())
+    return names
+
+
 class Life(unittest.TestCase):
     def waiting(self, node):
         """Consume calls that the node has open."""
@@ -165,7 +174,7 @@ class Life(unittest.TestCase):
                                         "--grpc-addr", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment())
             try:
-                process.stdout.readline()  # from here on signals are taken
+                wait_until(lambda: "signals" in threads_of(process.pid), "signals are taken")
                 process.send_signal(signal.SIGTERM)
                 said = process.communicate(timeout=PATIENCE)[0]
             finally:

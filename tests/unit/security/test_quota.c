@@ -173,6 +173,27 @@ static void quota__a_consume_pays_afterwards_what_it_took(void **state)
     nd_quotas_free(quotas);
 }
 
+static void quota__says_when_the_next_consume_may_begin(void **state)
+{
+    const struct nd_quota_limits limits = {.messages_per_s = {[ND_QUOTA_CONSUME] = 10}};
+    struct nd_quotas *quotas = quotas_of(&limits);
+    struct nd_quota *alice = quota_of(quotas, "alice");
+
+    (void)state;
+    assert_int_equal(nd_quota_wait_ms(alice, ND_QUOTA_CONSUME), 0);
+    nd_quota_charge(alice, ND_QUOTA_CONSUME, 9, 0);
+    assert_int_equal(nd_quota_wait_ms(alice, ND_QUOTA_CONSUME), 0);
+    nd_quota_charge(alice, ND_QUOTA_CONSUME, 21, 0);
+    assert_int_equal(nd_quota_wait_ms(alice, ND_QUOTA_CONSUME), 2100);
+    assert_int_equal(nd_quota_wait_ms(alice, ND_QUOTA_PRODUCE), 0);
+    hand_env_advance_ms(2099);
+    assert_int_equal(nd_quota_wait_ms(alice, ND_QUOTA_CONSUME), 1);
+    hand_env_advance_ms(1);
+    assert_int_equal(nd_quota_wait_ms(alice, ND_QUOTA_CONSUME), 0);
+    nd_quota_unref(alice);
+    nd_quotas_free(quotas);
+}
+
 static void quota__coming_back_does_not_fill_the_bucket(void **state)
 {
     const struct nd_quota_limits limits = {.messages_per_s = {[ND_QUOTA_PRODUCE] = 10}};
@@ -293,6 +314,7 @@ int main(void)
         cmocka_unit_test(quota__a_rate_is_one_second_ahead_and_says_when_to_come_back),
         cmocka_unit_test(quota__a_refused_begin_takes_nothing),
         cmocka_unit_test(quota__a_consume_pays_afterwards_what_it_took),
+        cmocka_unit_test(quota__says_when_the_next_consume_may_begin),
         cmocka_unit_test(quota__coming_back_does_not_fill_the_bucket),
         cmocka_unit_test(quota__a_crowd_of_addresses_costs_bounded_memory),
         cmocka_unit_test(quota__many_threads_share_one_identity),
