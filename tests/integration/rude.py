@@ -18,18 +18,36 @@ def header(name, value):
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
+def connect(address):
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)))
+
+
+def request(path, message, end=True):
+    """All that a client sends for one unary call."""
+    fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"narad"),
+              (b"content-type", b"application/grpc"), (b"te", b"trailers"))
+    return (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) +
+            frame(HEADERS, END_HEADERS, 1, b"".join(header(*field) for field in fields)) +
+            frame(DATA, END_STREAM if end else 0, 1, b"\0" + struct.pack(">I", len(message)) + message))
+
+
+def cancel():
+    return frame(RST_STREAM, 0, 1, struct.pack(">I", CANCEL))
+
+
+def reset(connection):
+    """Close it as a process that dies with unread bytes does."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    connection.close()
+
+
 class RudeCall:
     """One unary call, stuck in the middle of its answer when __init__ returns."""
 
     def __init__(self, address, path, message):
-        host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)))
-        fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"narad"),
-                  (b"content-type", b"application/grpc"), (b"te", b"trailers"))
-        self.socket.sendall(
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) +
-            frame(HEADERS, END_HEADERS, 1, b"".join(header(*field) for field in fields)) +
-            frame(DATA, END_STREAM, 1, b"\0" + struct.pack(">I", len(message)) + message))
+        self.socket = connect(address)
+        self.socket.sendall(request(path, message))
         taken = 0
         while taken < WINDOW:
             size, kind = self.read_frame()
@@ -51,7 +69,7 @@ class RudeCall:
         return size, head[3]
 
     def cancel(self):
-        self.socket.sendall(frame(RST_STREAM, 0, 1, struct.pack(">I", CANCEL)))
+        self.socket.sendall(cancel())
 
     def close(self):
         self.socket.close()
