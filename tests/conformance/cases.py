@@ -80,9 +80,16 @@ class Topic:
     def consume(self, query="", **more):
         return self.api.get(f"{self.path}/consume{query}", **more)
 
+    def arrives(self, query="?wait=5s", **more):
+        """The answer with a message that is there or on its way."""
+        def look():
+            answer = self.consume(query, **more).expect(200, 204)
+            return answer if answer.status == 200 else None
+        return wait_until(look, f"a message of {self.name} with {query}")
+
     def take(self, query="?wait=5s"):
-        """The next message; it is there."""
-        return self.consume(query).expect(200).json
+        """The message itself."""
+        return self.arrives(query).json
 
     def take_all(self, query=""):
         taken = []

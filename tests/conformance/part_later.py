@@ -150,8 +150,11 @@ def credentials_come_before_the_header(c):
 def polls_are_counted_by_user(c):
     topic = c.topic()
     user, other = c.user(("consume", "*")), c.user(("consume", "*"))
-    answers = in_parallel(*[lambda: topic.by(user).consume("?wait=2s")] * 24)
-    refused = [a for a in answers if a.status == 429]
+    refused = []
+    for _ in range(5):  # on a slow machine they may not meet
+        if not refused:
+            answers = in_parallel(*[lambda: topic.by(user).consume("?wait=5s")] * 24)
+            refused = [a for a in answers if a.status == 429]
     check(refused, "none of 24 polls was refused at a limit of 8")
     refused[0].expect(429, error="too many in-flight consume requests for this identity (limit 8 per node)")
     check(int(refused[0].header("Retry-After")) >= 1, "Retry-After")
@@ -174,6 +177,8 @@ def too_many_polls_at_a_time(c):
         else:
             answer.expect(204)
 
-    in_parallel(*[lambda: poll("?wait=2s")] * 24)
+    for _ in range(5):  # on a slow machine they may not meet
+        if not refused:
+            in_parallel(*[lambda: poll("?wait=5s")] * 24)
     check(refused, "none of 24 polls was refused at a limit of 8")
     wait_until(lambda: topic.consume().status == 204, "polls that ended make room")

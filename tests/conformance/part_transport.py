@@ -61,7 +61,7 @@ def metrics_are_text(c):
 def a_chunked_body_is_a_body(c):
     topic = c.topic()
     topic.produce([b'{"v"', b":1}"], "?partition=0", chunked=True).expect(202)
-    answer = topic.consume("?partition=0&wait=5s").expect(200)
+    answer = topic.arrives("?partition=0&wait=5s")
     check(b'"payload":{"v":1}' in answer.body, f"the bytes: {answer.body}")
 
 
