@@ -407,7 +407,8 @@ static bool is_allowed_locked(struct nd_log *log, const struct event *event, uin
     if (event->lasting && !is_news_locked(log, event, now_ns, &lasting)) {
         return false;
     }
-    struct rate *rate = rate_of_locked(log, event_id(event->component, event->name, ""));
+    struct rate *rate =
+        rate_of_locked(log, event_id(event->component, event->name, level_name(event->level)));
     if (rate->lines == 0 || now_ns - rate->window_ns >= WINDOW_NS) {
         rate->window_ns = now_ns;
         rate->lines = 0;

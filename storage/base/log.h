@@ -1,7 +1,8 @@
 /* Structured logs: one line per event on standard output, JSON or text. Level, component, a fixed
  * event text, then key=value pairs, so that lines can be searched and counted. Repeated lines are
- * limited: of one (component, event) at most 10 a second; what was left out is said in the next
- * line of that event as `suppressed`.
+ * limited: of one (level, component, event) at most 10 a second; what was left out is said in the
+ * next such line as `suppressed`. So what fails or is refused in numbers hides nothing that was
+ * done.
  *
  *   nd_log(log, ND_LOG_WARN, "wal", "sync failed", "file=%s err=%s", name, nd_err_text(err));
  *

@@ -336,6 +336,19 @@ static void log_lasting__tells_a_fault_once_and_reminds_once_a_minute(void **sta
                         "2026-01-01T00:00:00.042Z WARN  wal: spare not made reason=full\n");
 }
 
+static void log__a_flood_of_warnings_hides_no_information(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f, ND_LOG_TEXT);
+    for (int i = 0; i < 100; i++) {
+        nd_log(f->log, ND_LOG_WARN, "audit", "user create", "outcome=denied");
+    }
+    nd_log(f->log, ND_LOG_INFO, "audit", "user create", "outcome=ok");
+
+    assert_non_null(strstr(written(f), "INFO  audit: user create outcome=ok\n"));
+}
+
 static void log__counts_suppressed_as_a_number_in_json(void **state)
 {
     struct fixture *f = *state;
@@ -408,6 +421,7 @@ int main(void)
         CASE(log_parse__knows_its_words_only),
         CASE(log__limits_repeated_events_and_says_how_many),
         CASE(log_lasting__tells_a_fault_once_and_reminds_once_a_minute),
+        CASE(log__a_flood_of_warnings_hides_no_information),
         CASE(log__counts_suppressed_as_a_number_in_json),
         CASE(log__keeps_lines_whole_between_threads),
     };
