@@ -54,7 +54,7 @@ finish() {
 }
 trap finish EXIT
 
-"$narad" serve --dev --data-dir "$dir/narad" --grpc-addr 127.0.0.1:0 --ready-file "$dir/ready.json" \
+"$narad" serve --dev --data-dir "$dir/narad" --grpc-addr 127.0.0.1:0 --addr 127.0.0.1:0 --ready-file "$dir/ready.json" \
     --log-level warn > "$dir/narad.log" 2>&1 < /dev/null &
 node=$!
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')

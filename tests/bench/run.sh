@@ -50,7 +50,7 @@ finish() {
 trap finish EXIT
 
 # shellcheck disable=SC2086 # NODE_FLAGS is a list of words
-"$narad" serve --dev --data-dir "$dir/data" --grpc-addr 127.0.0.1:0 --ready-file "$dir/ready.json" \
+"$narad" serve --dev --data-dir "$dir/data" --grpc-addr 127.0.0.1:0 --addr 127.0.0.1:0 --ready-file "$dir/ready.json" \
     --log-level warn ${NODE_FLAGS:-} > "$dir/node.log" 2>&1 < /dev/null &
 node=$!
 until [ -s "$dir/ready.json" ]; do

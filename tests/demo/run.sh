@@ -8,7 +8,7 @@
 # FILE defaults to the time zone rules of the tzdata package, which every Debian machine has: 4,600 lines of
 # text. An empty line is no message (a payload has at least one byte); they are counted and left out.
 #
-# Environment: NARAD_BIN (build/release/bin/narad), RUN_DIR (build/run), RUN_ADDR (127.0.0.1:7941).
+# Environment: NARAD_BIN (build/release/bin/narad), RUN_DIR (build/run), RUN_ADDR (127.0.0.1:7941), RUN_HTTP_ADDR (127.0.0.1:7942).
 set -euo pipefail
 here=$PWD
 cd "$(dirname "$0")/../.."
@@ -18,6 +18,7 @@ topic=lines
 narad=${NARAD_BIN:-$PWD/build/release/bin/narad}
 dir=${RUN_DIR:-$PWD/build/run}
 addr=${RUN_ADDR:-127.0.0.1:7941}
+http=${RUN_HTTP_ADDR:-127.0.0.1:7942}
 keep=true
 unset NARAD_SERVER
 export LC_ALL=C
@@ -80,19 +81,20 @@ esac
 stop_node
 rm -rf "$dir"
 mkdir -p "$dir"
-$keep || addr=127.0.0.1:0
+$keep || addr=127.0.0.1:0 http=127.0.0.1:0
 lines=$(grep -c "" "$file") || die "$file is empty"
 grep -av '^$' "$file" > "$dir/sent.txt" || die "$file has no line that is not empty"
 sent=$(wc -l < "$dir/sent.txt")
 
 say "a node"
-"$narad" serve --dev --data-dir "$dir/data" --grpc-addr "$addr" > "$dir/node.log" 2>&1 < /dev/null &
+"$narad" serve --dev --data-dir "$dir/data" --grpc-addr "$addr" --addr "$http" > "$dir/node.log" 2>&1 < /dev/null &
 pid=$!
 echo "$pid" > "$dir/node.pid"
 $keep || trap stop_node EXIT
 wait_ready "$pid"
 addr=$(sed -nE 's/.*grpc listening addr=([^ ]+).*/\1/p' "$dir/node.log")
-echo "$addr, pid $pid, data in $dir/data, log in $dir/node.log"
+http=${http%:*}:$(sed -nE 's/.*http listening .* port=([0-9]+).*/\1/p' "$dir/node.log")
+echo "$addr and http://$http, pid $pid, data in $dir/data, log in $dir/node.log"
 cli() { timeout 300 "$narad" "$@" --server "$addr"; }
 
 say "topic '$topic'"
@@ -123,6 +125,16 @@ cli consume "$topic" --wait 0s > "$dir/left.txt" 2> /dev/null || status=$?
 [ "$status" -eq 3 ] || die "consume ended with $status, not with 3 (nothing to deliver): see $dir/left.txt"
 echo "nothing is left to deliver"
 
+if command -v curl > /dev/null; then
+    say "the same with curl: a message, and what comes back"
+    curl -sSf -d '{"hello": "world"}' "http://$http/v1/topics/$topic/produce?key=a"
+    got=$(curl -sSf "http://$http/v1/topics/$topic/consume?wait=5s")
+    echo "$got"
+    handle=$(printf '%s' "$got" | sed -nE 's/.*"receipt_handle":"([^"]+)".*/\1/p')
+    curl -sSf -X POST "http://$http/v1/topics/$topic/ack?receipt_handle=$handle"
+    [[ $got == *'"payload":{"hello": "world"}'* ]] || die "that is not what was sent"
+fi
+
 say "latency: one message at a time, from its produce to its delivery"
 cli bench latency --seconds 2 --topic latency
 
@@ -135,6 +147,8 @@ if $keep; then
   echo hello | $bin produce $topic --server $addr
   $bin consume $topic --wait 5s --server $addr
   $bin replay $topic --partition 0 --raw --server $addr
+  curl -d hello http://$http/v1/topics/$topic/produce
+  curl "http://$http/v1/topics/$topic/consume?wait=5s"
   $bin help
   make stop        ends it (SIGTERM to pid $pid)
 END

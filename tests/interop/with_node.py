@@ -55,7 +55,8 @@ def main():
         with open(log_path, "wb") as log:
             node = subprocess.Popen(
                 [narad, "serve", "--dev", "--data-dir", os.path.join(directory, "data"),
-                 "--grpc-addr", "127.0.0.1:0", "--ready-file", ready_file],
+                 "--grpc-addr", "127.0.0.1:0", "--addr", "127.0.0.1:0",
+                 "--ready-file", ready_file],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         address = wait_ready(node, ready_file)
         result = 1
