@@ -113,6 +113,7 @@ void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
     nd_watch_deadline(&request->conn->watched,
                       now + (draining ? 0 : server->options.idle_timeout_ms * MS));
     nd_watch_idle(&request->conn->watched, true);
+    request->conn->reading = true;
     nd_http_rest(request->conn, now);
     nd_http_budget_give(&server->large, request->large_taken);
     nd_http_budget_give(&server->small, request->small_taken);
@@ -203,18 +204,27 @@ static bool handler_enter(struct nd_http_server *server)
 static enum MHD_Result handle(struct nd_http_request *request)
 {
     struct nd_http_server *server = request->conn->server;
-    enum nd_http_progress running = ND_HTTP_RUNNING;
 
     if (!handler_enter(server)) {
         return MHD_NO;
     }
-    request->stage = ND_HTTP_STAGE_ANSWER;
+    request->conn->reading = false;
     nd_watch_deadline(&request->conn->watched, ND_WATCH_NEVER);
     handler_run(request);
     atomic_fetch_sub(&server->running, 1);
-    if (atomic_load_explicit(&request->progress, memory_order_acquire) == ND_HTTP_ANSWERED) {
-        return answer_queue(request);
-    }
+    return MHD_YES;
+}
+
+static bool is_answered(const struct nd_http_request *request)
+{
+    return atomic_load_explicit(&request->progress, memory_order_acquire) == ND_HTTP_ANSWERED;
+}
+
+static enum MHD_Result park(struct nd_http_request *request)
+{
+    enum nd_http_progress running = ND_HTTP_RUNNING;
+
+    request->stage = ND_HTTP_STAGE_ANSWER;
     nd_http_rest(request->conn, nd_watch_now_ns());
     /* Suspended first: whoever then finds it parked may resume it. */
     MHD_suspend_connection(request->mhd);
@@ -226,12 +236,24 @@ static enum MHD_Result handle(struct nd_http_request *request)
     return MHD_YES;
 }
 
+/* The handler, then the answer or the suspension; between them nothing that could end the
+ * connection.
+ */
+static enum MHD_Result handle_or_park(struct nd_http_request *request)
+{
+    request->stage = ND_HTTP_STAGE_ANSWER;
+    if (handle(request) != MHD_YES) {
+        return MHD_NO;
+    }
+    return is_answered(request) ? answer_queue(request) : park(request);
+}
+
 /* Without reading what is left of the body. */
 static enum MHD_Result handle_now(struct nd_http_request *request)
 {
     request->close_after = true;
     linger_prepare(request);
-    return handle(request);
+    return handle_or_park(request);
 }
 
 /* --- the head --- */
@@ -437,7 +459,12 @@ enum MHD_Result nd_http_called(void *arg, struct MHD_Connection *mhd, const char
         if (request->keep == ND_HTTP_REFUSE) {
             refuse_busy(request);
         }
-        return handle(request);
+        /* Not yet: a connection that is suspended while it waits to read, reads first when it is
+         * resumed, and ends unanswered if its client has closed its half. Asked again, which is at
+         * once, it does not wait to read any more. */
+        request->stage = ND_HTTP_STAGE_SETTLE;
+        return MHD_YES;
+    case ND_HTTP_STAGE_SETTLE: return handle_or_park(request);
     case ND_HTTP_STAGE_ANSWER: return answer_queue(request);
     }
     ND_UNREACHABLE();

@@ -44,6 +44,8 @@ struct nd_http_loop {
     struct nd_list arrivals;        /* guarded by lock */
     struct nd_http_arrival *adding; /* the loop's: what MHD_add_connection is told of */
     struct nd_list resting;         /* the loop's: by how long, connections that wait */
+    struct nd_list hung_up;         /* guarded by lock: connections whose client sends no more */
+    uint64_t hung_up_looked_ns;
     _Atomic bool stopping;
 };
 
@@ -54,6 +56,10 @@ struct nd_http_conn {
     struct nd_tls_files *tls; /* counted; NULL: plain */
     int linger_file;          /* -1: none */
     uint64_t requests;        /* that have begun on it */
+    bool reading;             /* idle, or a request is arriving; the loop's */
+    struct nd_list hung_up;   /* guarded by the loop's lock */
+    bool closing;             /* guarded by the loop's lock */
+    bool looked_at;           /* the loop's: waited for more from a client that had hung up */
     struct nd_list rest;      /* of http_trim.c, as what follows */
     uint64_t rest_since_ns;
     uint64_t bytes_seen;   /* heads and bodies of all its requests */
@@ -89,8 +95,14 @@ struct nd_http_field {
     struct nd_slice name, value;
 };
 
-/*  HEAD ─► BODY ─► ANSWER       ANSWER: the handler was called; asked again, the answer is there */
-enum nd_http_stage { ND_HTTP_STAGE_HEAD, ND_HTTP_STAGE_BODY, ND_HTTP_STAGE_ANSWER };
+/*  HEAD ─► BODY ─► SETTLE ─► ANSWER     SETTLE: the handler was called; asked again, it is
+ * suspended ANSWER: asked again, the answer is there */
+enum nd_http_stage {
+    ND_HTTP_STAGE_HEAD,
+    ND_HTTP_STAGE_BODY,
+    ND_HTTP_STAGE_SETTLE,
+    ND_HTTP_STAGE_ANSWER,
+};
 
 /* RUNNING ─► ANSWERED                     answered before the handler returned
  * RUNNING ─► PARKED ─► ANSWERED           the connection is suspended; the answer resumes it */

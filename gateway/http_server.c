@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ enum {
     SWEEP_MS_MIN = 10,
     SWEEP_MS_MAX = 250,
     TRIM_MS = 1000,
+    HUNG_UP_MS = 10,
     MS = 1000000,
 };
 
@@ -67,6 +69,19 @@ static void accepted(void *arg, size_t listener, int file, const struct sockaddr
     nd_http_loop_wake(loop);
 }
 
+/* @thread watch */
+static void client_hung_up(struct nd_watched *watched)
+{
+    struct nd_http_conn *conn = ND_CONTAINER_OF(watched, struct nd_http_conn, watched);
+
+    nd_mutex_lock(&conn->loop->lock);
+    if (!conn->closing) {
+        nd_list_append(&conn->loop->hung_up, &conn->hung_up);
+    }
+    nd_mutex_unlock(&conn->loop->lock);
+    nd_http_loop_wake(conn->loop);
+}
+
 static void conn_freed(struct nd_watched *watched)
 {
     nd_free(ND_CONTAINER_OF(watched, struct nd_http_conn, watched));
@@ -81,7 +96,9 @@ static void conn_started(struct nd_http_loop *loop, struct MHD_Connection *mhd, 
     conn->server = server;
     conn->loop = loop;
     conn->linger_file = -1;
+    conn->reading = true;
     nd_list_init(&conn->rest);
+    nd_list_init(&conn->hung_up);
     nd_http_peer_text(&arrival->addr, conn->peer, sizeof conn->peer);
     if (server->tls != NULL && !loop->metrics_only) {
         const union MHD_ConnectionInfo *info =
@@ -101,6 +118,10 @@ static void conn_closed(struct nd_http_conn *conn)
     int linger_file = conn->linger_file;
 
     nd_list_remove(&conn->rest);
+    nd_mutex_lock(&conn->loop->lock);
+    conn->closing = true;
+    nd_list_remove(&conn->hung_up);
+    nd_mutex_unlock(&conn->loop->lock);
     nd_tls_detach(conn->tls);
     if (linger_file >= 0) {
         atomic_fetch_sub_explicit(&conn->server->lingering, 1, memory_order_relaxed);
@@ -140,7 +161,55 @@ static void arrivals_add(struct nd_http_loop *loop)
     }
 }
 
-static void loop_wait(struct nd_http_loop *loop, int epoll)
+/* The library misses the end of a stream that came with its last bytes. All that it has read is
+ * worked off when this runs: who waits for more from a client that sends no more is cut. */
+static void hung_up_cut(struct nd_http_loop *loop, uint64_t now_ns)
+{
+    if (now_ns - loop->hung_up_looked_ns < (uint64_t)HUNG_UP_MS * MS) {
+        return;
+    }
+    loop->hung_up_looked_ns = now_ns;
+    nd_mutex_lock(&loop->lock);
+    ND_LIST_FOREACH (&loop->hung_up, link) {
+        struct nd_http_conn *conn = ND_CONTAINER_OF(link, struct nd_http_conn, hung_up);
+        int unread = 0;
+        if (!conn->reading || ioctl(conn->watched.file, FIONREAD, &unread) != 0 || unread != 0) {
+            conn->looked_at = false;
+        } else if (!conn->looked_at) {
+            conn->looked_at = true; /* TLS may hold some that is read, but not decoded */
+        } else {
+            (void)shutdown(conn->watched.file, SHUT_RDWR);
+            nd_list_remove(link);
+        }
+    }
+    nd_mutex_unlock(&loop->lock);
+}
+
+static bool has_hung_up(struct nd_http_loop *loop)
+{
+    nd_mutex_lock(&loop->lock);
+    bool has = !nd_list_empty(&loop->hung_up);
+    nd_mutex_unlock(&loop->lock);
+    return has;
+}
+
+/* What has to be done without an event, and when again. -1: nothing. */
+static int loop_chores(struct nd_http_loop *loop)
+{
+    int ms = -1;
+
+    if (!nd_list_empty(&loop->resting)) {
+        nd_http_trim(loop, nd_watch_now_ns());
+        ms = TRIM_MS;
+    }
+    if (has_hung_up(loop)) {
+        hung_up_cut(loop, nd_watch_now_ns());
+        ms = HUNG_UP_MS;
+    }
+    return ms;
+}
+
+static void loop_wait(struct nd_http_loop *loop, int epoll, int chores_ms)
 {
     struct pollfd files[] = {{.fd = epoll, .events = POLLIN}, {.fd = loop->wake, .events = POLLIN}};
     MHD_UNSIGNED_LONG_LONG ms;
@@ -150,8 +219,8 @@ static void loop_wait(struct nd_http_loop *loop, int epoll)
     if (MHD_get_timeout(loop->daemon, &ms) == MHD_YES) {
         timeout = (int)ND_MIN(ms, (MHD_UNSIGNED_LONG_LONG)INT32_MAX);
     }
-    if (!nd_list_empty(&loop->resting) && (timeout < 0 || timeout > TRIM_MS)) {
-        timeout = TRIM_MS;
+    if (chores_ms >= 0 && (timeout < 0 || timeout > chores_ms)) {
+        timeout = chores_ms;
     }
     if (timeout != 0 && poll(files, 2, timeout) > 0 && files[1].revents != 0) {
         ssize_t size = read(loop->wake, &rings, sizeof rings);
@@ -173,10 +242,7 @@ static void loop_run(void *arg)
                     ->num_connections == 0) {
             return;
         }
-        if (!nd_list_empty(&loop->resting)) {
-            nd_http_trim(loop, nd_watch_now_ns());
-        }
-        loop_wait(loop, epoll);
+        loop_wait(loop, epoll, loop_chores(loop));
     }
 }
 
@@ -222,6 +288,7 @@ static enum nd_err loop_start(struct nd_http_loop *loop, struct nd_errmsg *msg)
     nd_mutex_init(&loop->lock);
     nd_list_init(&loop->arrivals);
     nd_list_init(&loop->resting);
+    nd_list_init(&loop->hung_up);
     loop->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     loop->daemon = loop->wake < 0 ? NULL : daemon_start(loop);
     if (loop->daemon == NULL) {
@@ -331,6 +398,7 @@ static enum nd_err watch_start(struct nd_http_server *server, struct nd_errmsg *
                                ND_MIN(options->write_timeout_ms, options->idle_timeout_ms));
     struct nd_watch_options watch = {
         .accepted = accepted,
+        .hung_up = client_hung_up,
         .freed = conn_freed,
         .arg = server,
         .connections_max = options->connections_max,

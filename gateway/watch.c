@@ -42,7 +42,7 @@ struct nd_watch {
     _Atomic bool stopping;
     struct nd_mutex lock;
     struct nd_cond changed;                   /* a gone() has returned; the listeners are closed */
-    struct nd_list live, dead;                /* guarded by lock */
+    struct nd_list live, dead, late;          /* guarded by lock */
     uint64_t count;                           /* of live; guarded by lock */
     struct nd_watched *running;               /* its gone() runs; guarded by lock */
     pthread_t self;                           /* set before the thread is of use to anyone else */
@@ -92,12 +92,14 @@ void nd_watch_add(struct nd_watch *watch, struct nd_watched *watched, int file,
 {
     watched->file = file;
     watched->gone = NULL;
-    watched->polled = watched->dead = false;
+    watched->hung_up = watched->dead = false;
+    nd_list_init(&watched->late);
     atomic_init(&watched->deadline_ns, deadline_ns);
     atomic_init(&watched->idle, true);
     nd_mutex_lock(&watch->lock);
     bool first = nd_list_empty(&watch->live);
     nd_list_append(&watch->live, &watched->link);
+    watched->polled = poll_add(watch, file, EPOLLRDHUP | EPOLLONESHOT, watched);
     nd_mutex_unlock(&watch->lock);
     if (first) {
         wake(watch); /* to begin with its sweeps */
@@ -124,6 +126,7 @@ void nd_watch_remove(struct nd_watch *watch, struct nd_watched *watched, int lin
     }
     watched->dead = true;
     watched->gone = NULL;
+    nd_list_remove(&watched->late);
     nd_list_remove(&watched->link);
     nd_list_append(&watch->dead, &watched->link);
     watch->count--;
@@ -141,33 +144,59 @@ void nd_watch_on_gone(struct nd_watch *watch, struct nd_watched *watched, void (
     nd_mutex_lock(&watch->lock);
     watched->gone = gone;
     watched->arg = arg;
-    if (gone != NULL && !watched->polled && !watched->dead) {
-        watched->polled = poll_add(watch, watched->file, EPOLLRDHUP | EPOLLONESHOT, watched);
-    } else if (gone == NULL && watched->polled) {
-        poll_remove(watch, watched->file);
-        watched->polled = false;
+    nd_list_remove(&watched->late);
+    bool late = gone != NULL && watched->hung_up && !watched->dead;
+    if (late) {
+        nd_list_append(&watch->late, &watched->late);
     }
     while (gone == NULL && watch->running == watched &&
            !pthread_equal(pthread_self(), watch->self)) {
         nd_cond_wait(&watch->changed, &watch->lock);
     }
     nd_mutex_unlock(&watch->lock);
+    if (late) {
+        wake(watch);
+    }
 }
 
-/* A hang-up was seen. The one event of a oneshot: the file stays in the set, asleep. */
+/* Also gives the lock back for a while. */
+static void gone_tell_locked(struct nd_watch *watch, struct nd_watched *watched)
+    ND_REQUIRES(watch->lock)
+{
+    void (*gone)(void *arg) = watched->gone;
+    void *arg = watched->arg;
+
+    if (gone == NULL) {
+        return;
+    }
+    watched->gone = NULL;
+    watch->running = watched;
+    nd_mutex_unlock(&watch->lock);
+    gone(arg);
+    nd_mutex_lock(&watch->lock);
+    watch->running = NULL;
+    nd_cond_broadcast(&watch->changed);
+}
+
+/* The one event of a oneshot. */
 static void hung_up(struct nd_watch *watch, struct nd_watched *watched)
 {
     nd_mutex_lock(&watch->lock);
-    void (*gone)(void *arg) = watched->gone;
-    if (gone != NULL) {
-        void *arg = watched->arg;
-        watched->gone = NULL;
-        watch->running = watched;
-        nd_mutex_unlock(&watch->lock);
-        gone(arg);
-        nd_mutex_lock(&watch->lock);
-        watch->running = NULL;
-        nd_cond_broadcast(&watch->changed);
+    if (!watched->dead && !watched->hung_up) {
+        watched->hung_up = true;
+        watch->options.hung_up(watched);
+        gone_tell_locked(watch, watched);
+    }
+    nd_mutex_unlock(&watch->lock);
+}
+
+static void late_ones_tell(struct nd_watch *watch)
+{
+    struct nd_list *link;
+
+    nd_mutex_lock(&watch->lock);
+    while ((link = nd_list_pop(&watch->late)) != NULL) {
+        gone_tell_locked(watch, ND_CONTAINER_OF(link, struct nd_watched, late));
     }
     nd_mutex_unlock(&watch->lock);
 }
@@ -405,6 +434,7 @@ static void run(void *arg)
             event_handle(watch, events[i].data.ptr);
         }
         uint64_t now = nd_watch_now_ns();
+        late_ones_tell(watch);
         bury(watch); /* no event of before names them any more */
         close_if_wanted(watch);
         linger(watch, now);
@@ -444,6 +474,7 @@ enum nd_err nd_watch_start(struct nd_watch **out, const struct nd_watch_options 
     nd_cond_init(&watch->changed);
     nd_list_init(&watch->live);
     nd_list_init(&watch->dead);
+    nd_list_init(&watch->late);
     nd_list_init(&watch->handed);
     nd_list_init(&watch->lingerers);
     watch->open = nd_metrics_gauge(options->metrics, "http_connections", "",

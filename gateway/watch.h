@@ -24,9 +24,11 @@ struct nd_watched {
     int file;
     _Atomic uint64_t deadline_ns; /* CLOCK_MONOTONIC; beyond it the socket is shut down */
     _Atomic bool idle;            /* between two requests, or before the first */
+    struct nd_list late;          /* it had hung up before someone wanted to be told */
     void (*gone)(void *arg);
     void *arg;
-    bool polled; /* in the epoll set */
+    bool polled;  /* in the epoll set */
+    bool hung_up; /* the client sends no more */
     bool dead;
 };
 
@@ -34,6 +36,9 @@ struct nd_watch_options {
     /* A connection was accepted; the callee owns the file. @thread watch */
     void (*accepted)(void *arg, size_t listener, int file, const struct sockaddr_storage *addr,
                      socklen_t addr_size);
+    /* The client sends no more: it is gone, or has closed its half. Once. @thread watch
+     * @locks the watch's */
+    void (*hung_up)(struct nd_watched *watched);
     void (*freed)(struct nd_watched *watched); /* after nd_watch_remove, once nothing names it */
     void *arg;
     uint64_t connections_max;
