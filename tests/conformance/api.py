@@ -164,7 +164,7 @@ class Api:
         try:
             try:
                 connection.request(method, path, body=body, headers=sent, encode_chunked=chunked)
-            except (BrokenPipeError, ConnectionResetError):
+            except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 pass  # it refuses what it has not read; its answer is there
             response = connection.getresponse()
             data = response.read()

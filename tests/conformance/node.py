@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support")
+sys.path.insert(0, SUPPORT)
 
 from waiting import PATIENCE, environment, wait_until  # noqa: E402
 
@@ -67,13 +68,18 @@ class Process:
 
 
 class HttpNode:
-    """`narad serve` with its gateway; `alone`: with a gateway in a process of its own before it."""
+    """`narad serve` with its gateway; `alone`: with a gateway in a process of its own before it; `tls`: with a
+    certificate made for it."""
 
-    def __init__(self, narad, settings, alone=False):
+    def __init__(self, narad, settings, alone=False, tls=False):
         self.directory = tempfile.mkdtemp(prefix="narad-http-")
         self.processes = []
         here = ["--addr", "127.0.0.1:0"]
         try:
+            if tls:
+                subprocess.run(["sh", os.path.join(SUPPORT, "certificates.sh"), self.directory], check=True)
+                settings = {**settings, "NARAD_HTTP_TLS_CERT_FILE": os.path.join(self.directory, "server.pem"),
+                            "NARAD_HTTP_TLS_KEY_FILE": os.path.join(self.directory, "server.key")}
             node = self.start([narad, "serve", "--data-dir", os.path.join(self.directory, "data"),
                                "--grpc-addr", "127.0.0.1:0", *here], settings, "node")
             if alone:
@@ -82,7 +88,7 @@ class HttpNode:
         except BaseException:
             self.end()
             raise
-        self.base_url = "http://" + node.addresses["http_addr"]
+        self.base_url = ("https://" if tls else "http://") + node.addresses["http_addr"]
 
     def start(self, command, settings, name):
         self.processes.append(Process(command, settings, self.directory, name))

@@ -50,6 +50,7 @@ def arguments():
     parser.add_argument("--profile", choices=[*PROFILES, "all"], default="all")
     parser.add_argument("--root", default=":".join(cases.ADMIN), help="NAME:PASSWORD of the root account")
     parser.add_argument("--alone", action="store_true", help="the gateway in a process of its own")
+    parser.add_argument("--tls", action="store_true", help="over TLS")
     parser.add_argument("-k", default="", help="only cases whose name holds this")
     parser.add_argument("-j", "--jobs", type=int, default=12, help="cases at a time")
     options = parser.parse_args()
@@ -80,7 +81,7 @@ def main():
         if options.base_url:
             counts = run(options.base_url, None, profile, options)
         else:
-            with HttpNode(options.narad, PROFILES[profile], options.alone) as node:
+            with HttpNode(options.narad, PROFILES[profile], options.alone, options.tls) as node:
                 counts = run(node.base_url, node, profile, options)
         total = {verdict: total[verdict] + counts[verdict] for verdict in total}
     print(f"{total['ok']} ok, {total['FAILED']} failed, {total['skipped']} skipped")

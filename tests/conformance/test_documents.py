@@ -35,7 +35,7 @@ class Documents(unittest.TestCase):
         keys = set(re.findall(r'^    \{"([a-z0-9_.]+)"', read("server/config_table.c"), re.MULTILINE))
         self.assertGreater(len(keys), 50)
         for path in ("docs/HTTP_API.md", "docs/SECURITY.md", "docs/GRPC_API.md"):
-            for key in set(re.findall(r"`((?:http|grpc|security|gateway)\.(?!health|reflection)[a-z_0-9]+)", read(path))):
+            for key in set(re.findall(r"`((?:http|grpc|security|gateway|limits)\.(?!health|reflection)[a-z_0-9]+)", read(path))):
                 # A beginning of several, as in `http.max_*`, stands for them.
                 self.assertTrue(any(known.startswith(key) for known in keys), f"{path} names {key}")
 
