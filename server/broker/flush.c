@@ -39,6 +39,22 @@ void nd_flush_count_unflushable(struct nd_partition *partition, bool unflushable
     }
 }
 
+bool nd_flush_has_room(struct nd_shard *shard)
+{
+    shard->flushes_held |= shard->flushes >= ND_FLUSHES_MAX;
+    return !shard->flushes_held;
+}
+
+static void one_back(struct nd_shard *shard)
+{
+    shard->jobs -= 1;
+    shard->flushes -= 1;
+    if (shard->flushes_held && shard->flushes <= ND_FLUSHES_MAX / 2) {
+        shard->flushes_held = false;
+        shard->housekeeping_ns = shard->now_ns; /* in this step */
+    }
+}
+
 /* The log says CORRUPT when it is unflushable, and when it cannot even be opened as it is. */
 static void flush_failed(struct nd_partition *partition, enum nd_err result)
 {
@@ -63,7 +79,7 @@ static void flush_reply(struct nd_msg *msg, void *owner)
     struct nd_shard *shard = owner;
     bool opening = work->opening;
 
-    shard->jobs -= 1;
+    one_back(shard);
     partition->flush = NULL;
     for (uint32_t i = 0; i < work->job.runs_count; i++) {
         nd_block_unref(work->job.runs[i].block);
@@ -128,6 +144,7 @@ bool nd_flush_start(struct nd_partition *partition)
     partition->flush = work;
     topic->busy += 1;
     shard->jobs += 1;
+    shard->flushes += 1;
     nd_partition_account(partition); /* out of the heaps while it is under way */
     /* relaxed: see nd_broker */
     atomic_fetch_add_explicit(&shard->broker->flushing_bytes, work->bytes, memory_order_relaxed);
@@ -156,7 +173,8 @@ void nd_flush_check(struct nd_shard *shard)
 {
     struct nd_heap_node *node;
 
-    while ((node = nd_heap_first(&shard->by_age)) != NULL && node->key <= shard->now_ns) {
+    while ((node = nd_heap_first(&shard->by_age)) != NULL && node->key <= shard->now_ns &&
+           nd_flush_has_room(shard)) {
         if (!nd_flush_start(ND_CONTAINER_OF(node, struct nd_partition, by_age))) {
             /* Its log is being opened for a read; look again soon. */
             nd_heap_put(&shard->by_age, node, shard->now_ns + RETRY_NS);

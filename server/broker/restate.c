@@ -154,7 +154,8 @@ void nd_restate_lift(struct nd_shard *shard)
     }
     uint64_t records_below = records_below_of(shard);
     uint64_t below = ND_MAX(nd_wal_lift_below(shard->wal), records_below);
-    while ((node = nd_heap_first(&shard->pins)) != NULL && node->key < below) {
+    while ((node = nd_heap_first(&shard->pins)) != NULL && node->key < below &&
+           nd_flush_has_room(shard)) {
         lift_one(ND_CONTAINER_OF(node, struct nd_partition, pin), below, records_below);
     }
     (void)nd_restate_stage(shard); /* a failure comes back to each of them */

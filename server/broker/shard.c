@@ -271,7 +271,7 @@ static uint64_t next_deadline(struct nd_shard *shard)
 {
     uint64_t next = ND_MIN(heap_key(&shard->polls), heap_key(&shard->retries));
 
-    next = ND_MIN(next, heap_key(&shard->by_age));
+    next = shard->flushes_held ? next : ND_MIN(next, heap_key(&shard->by_age));
     next = ND_MIN(next, nd_chores_due_ns(shard));
     if (shard->down_since_ns != 0) {
         next = ND_MIN(next, shard->down_until_ns);

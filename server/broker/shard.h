@@ -87,6 +87,8 @@ struct nd_shard {
     uint64_t housekeeping_ns; /* next */
     uint64_t ask_ns;          /* when to ask again about topics nobody told of */
     bool active;              /* something was staged since the last housekeeping */
+    uint32_t flushes;         /* under way */
+    bool flushes_held;        /* enough are: those of age and of the WAL wait, flush.h */
     struct nd_list dirty;
 
     struct nd_list held;    /* produces that wait for those before them, produce.h */

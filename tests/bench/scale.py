@@ -177,10 +177,14 @@ def idle():
         node.produce_each("idle", 1000)
         say("idle", "memory with a record in each of their partitions", node.rss_mib(), "MiB")
         for how, kill in (("a stop", False), ("kill -9", True)):
+            if kill:
+                node.produce_each("idle", 1000)
             took = node.restart(kill)
             say("idle", f"ready after {how}", took, "s")
             say("idle", f"memory after {how}", node.rss_mib(), "MiB", "<= 40")
             say("idle", f"descriptors below topics/ after {how}", node.descriptors("/topics/"), "", "0")
+        wait_until(lambda: node.metric("narad_tail_memory_bytes") == 0, "the tails are flushed", 300)
+        say("idle", "memory when the tails were flushed", node.rss_mib(), "MiB", "<= 40")
         say("idle", "memory of a node without topics", empty, "MiB")
 
 
