@@ -760,6 +760,22 @@ class Limits(unittest.TestCase):
         pause.wait(2)
         self.assertLess(server.cpu_seconds() - before, 0.5) # it does not spin
 
+    def test_without_a_descriptor_nothing_spins_and_those_who_wait_come_later(self):
+        server = self.server(limit=256)
+        self.assertEqual(server.tell(f"eat {256 - server.descriptors() - 40}"), "eaten")
+        conns = [self.conn(server) for _ in range(60)]
+        for conn in conns:
+            conn.send(request("GET", "/healthz"))
+        served = [conn for conn in conns[:30] if conn.answer().status == 200]
+        wait_until(lambda: any("cannot accept" in line for line in server.said), "it has run out")
+        before, pause = server.cpu_seconds(), threading.Event()
+        pause.wait(2)
+        self.assertLess(server.cpu_seconds() - before, 0.5)
+        for conn in served:
+            conn.sock.close()
+        for conn in conns[30:]:
+            self.assertEqual(conn.answer().status, 200)
+
     def test_connections_at_rest_give_memory_back(self):
         server = self.server()
         conns = [self.conn(server) for _ in range(400)] # 72 KiB each, once cleared

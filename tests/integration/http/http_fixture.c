@@ -2,10 +2,11 @@
  *
  *   http_fixture NAME=VALUE...    the members of struct nd_http_server_options
  *
- * Prints its port and that of metrics_addr, then obeys standard input: drain, wait, reload; at its
- * end it stops. */
+ * Prints its port and that of metrics_addr, then obeys standard input: drain, wait, reload, eat;
+ * at its end it stops. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "storage/base/alloc.h"
 #include "storage/base/crc32c.h"
@@ -331,6 +332,11 @@ static void obey(struct nd_http_server *server)
         } else if (strncmp(line, "wait ", 5) == 0) {
             printf("%s\n",
                    nd_http_server_wait(server, strtoull(line + 5, NULL, 10)) ? "empty" : "open");
+        } else if (strncmp(line, "eat ", 4) == 0) { /* descriptors, as a storage may */
+            for (unsigned long left = strtoul(line + 4, NULL, 10); left > 0; left--) {
+                ND_ASSERT(dup(0) >= 0);
+            }
+            printf("eaten\n");
         } else if (strcmp(line, "reload") == 0) {
             printf("%s\n", nd_http_server_reload_tls(server, &msg) == ND_OK ? "ok" : msg.text);
         }
