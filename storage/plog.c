@@ -92,6 +92,20 @@ void nd_plog_stats(const struct nd_plog *plog, struct nd_plog_stats *out)
     nd_mutex_unlock(lock);
 }
 
+int64_t nd_plog_time_ms(const struct nd_plog *plog, uint64_t offset)
+{
+    struct nd_mutex *lock = (struct nd_mutex *)(uintptr_t)&plog->lock; /* as in nd_plog_stats */
+    int64_t time_ms = 0;
+
+    nd_mutex_lock(lock);
+    for (uint32_t i = plog->segments_count; i > 0 && time_ms == 0; i--) {
+        const struct nd_segment_summary *s = &plog->segments[i - 1]->summary;
+        time_ms = s->base_offset <= offset && s->records > 0 ? s->first_ms : 0;
+    }
+    nd_mutex_unlock(lock);
+    return time_ms;
+}
+
 bool plog_discard_file(const struct nd_plog *plog, uint64_t base_offset, const char *suffix)
 {
     const struct nd_env *env = plog->options.env;

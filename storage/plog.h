@@ -73,6 +73,9 @@ struct nd_plog_stats {
     bool unflushable;     /* F3: three failures that are not disk full */
 };
 void nd_plog_stats(const struct nd_plog *plog, struct nd_plog_stats *out);
+/* A commit time that the record at `offset` does not lie before: that of the first record of its
+ * segment, or of an older one. 0: not known. */
+int64_t nd_plog_time_ms(const struct nd_plog *plog, uint64_t offset);
 
 /* --- writing, one round (F2, F3): write, sync, verify, commit. @thread flusher --- */
 /* Append the runs (ascending; records below end_offset are passed over, so a repeat makes no

@@ -241,6 +241,19 @@ void nd_tail_set_flushed(struct nd_tail *tail, uint64_t offset)
     }
 }
 
+int64_t nd_tail_time_ms(const struct nd_tail *tail, uint64_t offset)
+{
+    uint32_t index = run_find(tail, offset);
+    struct nd_record_view view;
+    size_t size;
+
+    if (index == tail->count || run_at(tail, index)->base_offset > offset ||
+        nd_record_get(run_at(tail, index)->records, &view, &size) != ND_OK) {
+        return 0;
+    }
+    return view.time_ms; /* a run has one */
+}
+
 uint64_t nd_tail_aged(const struct nd_tail *tail, int64_t cutoff_ms)
 {
     uint64_t offset = tail->flushed;

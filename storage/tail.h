@@ -70,6 +70,8 @@ void nd_tail_restated(struct nd_tail *tail, const uint64_t *bases, uint32_t coun
 /* Records below `offset` are in a verified segment now: runs that lie below it become cached. One
  * that it cuts stays whole and unflushed; a partition log takes only what it lacks of it. */
 void nd_tail_set_flushed(struct nd_tail *tail, uint64_t offset);
+/* Commit time of the record at `offset`; 0: it is not here. */
+int64_t nd_tail_time_ms(const struct nd_tail *tail, uint64_t offset);
 /* The offset below which every unflushed record is older than `cutoff_ms`; `flushed` when none is.
  */
 uint64_t nd_tail_aged(const struct nd_tail *tail, int64_t cutoff_ms);

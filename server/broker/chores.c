@@ -5,6 +5,7 @@
 #include "server/broker/restate.h"
 #include "server/broker/retain.h"
 #include "server/broker/sweep.h"
+#include "server/broker/usage.h"
 
 enum { LOOKS_A_STEP = 64 };
 
@@ -48,7 +49,7 @@ uint64_t nd_chores_due_ns(const struct nd_shard *shard)
         return UINT64_MAX;
     }
     uint64_t due = partition == NULL ? UINT64_MAX : partition->look_ns;
-    due = ND_MIN(due, nd_sweep_due_ns(shard));
+    due = ND_MIN(due, ND_MIN(nd_sweep_due_ns(shard), nd_usage_due_ns(shard)));
     return ND_MIN(due, nd_cold_due_ns(shard));
 }
 
@@ -74,5 +75,6 @@ bool nd_chores_step(struct nd_shard *shard)
         nd_evict_submit(shard);
     }
     nd_sweep_step(shard);
+    nd_usage_step(shard);
     return nd_cold_step(shard) || looks == LOOKS_A_STEP;
 }

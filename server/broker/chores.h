@@ -1,9 +1,10 @@
 /* The slow round of a shard: partitions that are open are looked at once a minute, one after the
  * other, for what age lets go (retain.h) and whether they may be closed (evict.h); closed ones soon
  * after the start and then once in five minutes, a topic at a time (cold.h); what deleted topics
- * may have left behind after the start and then once an hour (sweep.h). A step does a bounded part
- * of it, however many topics there are. Nothing of it happens before the ownership latch: until
- * then a topic's retention may be an old one. @thread shard */
+ * may have left behind after the start and then once an hour (sweep.h); how many bytes files take
+ * once in 30 s (usage.h). A step does a bounded part of it, however many topics there are. Nothing
+ * of it happens before the ownership latch: until then a topic's retention may be an old one.
+ * @thread shard */
 #ifndef ND_CHORES_H
 #define ND_CHORES_H
 

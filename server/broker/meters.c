@@ -6,6 +6,7 @@
 
 #include "server/broker/partition.h"
 #include "server/broker/topic_state.h"
+#include "server/broker/usage.h"
 
 static const char *const outcome_names[ND_WAIT_COUNT] = {"hit", "timeout", "cancelled", "no_wait"};
 static const double wait_buckets[] = {.001, .01, .1, .5, 1, 5, 10, 30, 60};
@@ -45,6 +46,11 @@ void nd_meters_init(struct nd_meters *meters, struct nd_metrics *m)
     meters->cold_opened =
         nd_metrics_counter(m, "cold_retention_swept_total", "",
                            "Closed partitions that were opened because records had aged.");
+    meters->data_dir_bytes =
+        nd_metrics_gauge(m, "data_dir_size_bytes", "",
+                         "Bytes of the files of the data directory, added up every 30 s.");
+    meters->acks_stale = nd_metrics_counter(m, "ack_rejected_total", "reason=\"stale\"",
+                                            "Acks without a live lease: it ended before.");
     meters->retention_seconds =
         nd_metrics_histogram(m, "storage_retention_run_duration_seconds", "",
                              "Removing the aged segments of a partition.", retention_buckets,
@@ -67,7 +73,12 @@ struct nd_topic_meters *nd_topic_meters_get(struct nd_shard *shard, const char *
             nd_metrics_counter(m, "ack_extended_total", labels, "Leases that were extended.");
         meters->nacked =
             nd_metrics_counter(m, "nack_total", labels, "Messages given back by their consumer.");
+        meters->bytes =
+            nd_metrics_gauge(m, "topic_bytes", labels,
+                             "Bytes of the topic's files on this node, added up every 30 s.");
         nd_map_put(shard->meters, nd_slice_str(name), meters);
+        nd_list_init(&meters->stale);
+        nd_usage_changed(shard, meters);
     }
     meters->refs += 1;
     return meters;
@@ -77,8 +88,10 @@ void nd_topic_meters_put(struct nd_shard *shard, struct nd_topic_meters *meters)
 {
     meters->refs -= 1;
     if (meters->refs > 0) {
+        nd_usage_changed(shard, meters);
         return;
     }
+    nd_usage_forget(shard, meters);
     nd_map_remove(shard->meters, nd_slice_str(meters->name));
     nd_metrics_remove(shard->broker->options.metrics, "topic", meters->name);
     nd_free(meters->name);
@@ -149,7 +162,8 @@ void nd_partition_meters_release(struct nd_partition *partition)
     struct nd_series *plain[] = {meters->produced,       meters->produced_bytes, meters->consumed,
                                  meters->consumed_bytes, meters->in_flight,      meters->ahead,
                                  meters->size_bytes,     meters->segments,       flushed};
-    struct nd_series *amiss[] = {meters->lag, meters->dropped, meters->corrupt_skipped};
+    struct nd_series *amiss[] = {meters->lag, meters->dropped, meters->corrupt_skipped,
+                                 meters->oldest};
     for (size_t i = 0; i < ND_ARRAY_SIZE(plain); i++) {
         nd_metrics_remove_series(m, plain[i]);
     }
@@ -159,6 +173,35 @@ void nd_partition_meters_release(struct nd_partition *partition)
         }
     }
     *meters = (struct nd_partition_meters){.lag = NULL};
+}
+
+/* Since when the lowest unsettled record waits, or longer ago: what memory knows. */
+static void oldest_refresh(struct nd_partition *partition)
+{
+    struct nd_partition_meters *meters = &partition->meters;
+    uint64_t frontier = partition->leases.frontier;
+    char labels[LABELS_SIZE] = "", number[16];
+    int64_t since_ms = 0;
+
+    if (frontier < partition->end) {
+        since_ms = nd_tail_time_ms(&partition->tail, frontier);
+        if (since_ms == 0 && partition->plog != NULL) {
+            since_ms = nd_plog_time_ms(partition->plog, frontier);
+        }
+        if (since_ms == 0) {
+            return;
+        }
+    }
+    if (meters->oldest == NULL) {
+        snprintf(number, sizeof number, "%u", partition->id.partition);
+        nd_metrics_label(labels, sizeof labels, "topic", partition->id.topic);
+        nd_metrics_label(labels, sizeof labels, "partition", number);
+        meters->oldest =
+            nd_metrics_age(partition->topic->shard->broker->options.metrics,
+                           "oldest_unconsumed_message_age_seconds", labels,
+                           "Age of the lowest unsettled message; an upper bound. 0: none.");
+    }
+    nd_series_since(meters->oldest, since_ms);
 }
 
 static void partition_refresh(struct nd_partition *partition)
@@ -171,6 +214,7 @@ static void partition_refresh(struct nd_partition *partition)
     nd_series_set(meters->lag, (double)(partition->end - partition->leases.frontier));
     nd_series_set(meters->in_flight, partition->leases.in_flight);
     nd_series_set(meters->ahead, partition->leases.ahead);
+    oldest_refresh(partition);
     if (partition->plog != NULL) {
         struct nd_plog_stats stats;
         nd_plog_stats(partition->plog, &stats);
@@ -185,7 +229,9 @@ void nd_meters_refresh(struct nd_shard *shard)
     struct nd_list *link;
 
     while ((link = nd_list_pop(&shard->dirty)) != NULL) {
-        partition_refresh(ND_CONTAINER_OF(link, struct nd_partition, dirty));
+        struct nd_partition *partition = ND_CONTAINER_OF(link, struct nd_partition, dirty);
+        partition_refresh(partition);
+        nd_usage_changed(shard, partition->topic->meters);
     }
     /* relaxed: gauges */
     nd_series_set(broker->meters.topics,

@@ -12,7 +12,7 @@ struct nd_shard;
 struct nd_meters {
     struct nd_series *topics, *partitions, *open_partition_logs, *tail_bytes, *errors_read,
         *accepts_held, *accepts_discarded, *unflushable, *restated_bytes, *evicted, *errors_evict,
-        *errors_retain, *cold_opened, *retention_seconds;
+        *errors_retain, *cold_opened, *retention_seconds, *data_dir_bytes, *acks_stale;
 };
 
 enum nd_wait_outcome {
@@ -28,11 +28,15 @@ struct nd_topic_meters {
     uint32_t refs;
     struct nd_series *wait[ND_WAIT_COUNT]; /* made at first use */
     struct nd_series *empty, *extended, *nacked;
+    struct nd_series *bytes; /* usage.h */
+    uint64_t bytes_counted;
+    struct nd_list stale;
 };
 
 struct nd_partition_meters {
     struct nd_series *produced, *produced_bytes, *consumed, *consumed_bytes, *corrupt_skipped,
         *dropped, *lag, *in_flight, *ahead, *size_bytes, *segments;
+    struct nd_series *oldest; /* made when it is known for the first time */
 };
 
 void nd_meters_init(struct nd_meters *meters, struct nd_metrics *metrics);

@@ -393,6 +393,8 @@ static void settle_run(struct nd_msg *msg, void *owner)
         struct nd_settle_item *item = &settle->items[i];
         if (item->result == ND_OK) {
             item->result = refused != ND_OK ? refused : settle_item(settle, item, topic);
+            bool stale = item->result == ND_ERR_STALE && item->action == ND_SETTLE_ACK;
+            nd_series_add(shard->broker->meters.acks_stale, stale ? 1 : 0);
         }
     }
     settle_put(settle);

@@ -102,6 +102,11 @@ struct nd_shard {
     uint32_t retaining;              /* partitions that only retention has open */
     uint64_t sweep_ns;               /* when its directories are listed next, sweep.h */
     bool sweeping;
+    struct nd_list usage_stale; /* meters of topics whose files may have changed, usage.h */
+    uint32_t usage_stale_count, usage_left;
+    uint64_t usage_ns;   /* when they are added up next */
+    uint64_t rest_bytes; /* of the data directory without topics; the first shard's */
+    bool measuring;
 
     enum nd_shard_stage stage;
     uint64_t stop_give_up_ns;

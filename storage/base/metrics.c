@@ -220,6 +220,14 @@ struct nd_series *nd_metrics_gauge(struct nd_metrics *m, const char *name, const
     return series_get(m, &wanted);
 }
 
+struct nd_series *nd_metrics_age(struct nd_metrics *m, const char *name, const char *labels,
+                                 const char *help)
+{
+    const struct wanted wanted = {name, labels, help, ND_METRIC_AGE, NULL, 0};
+
+    return series_get(m, &wanted);
+}
+
 struct nd_series *nd_metrics_histogram(struct nd_metrics *m, const char *name, const char *labels,
                                        const char *help, const double *buckets,
                                        size_t buckets_count)
@@ -357,6 +365,15 @@ void nd_series_set(struct nd_series *series, double value)
     }
 }
 
+void nd_series_since(struct nd_series *series, int64_t unix_ms)
+{
+    if (series != NULL) {
+        ND_ASSERT(series->family->kind == ND_METRIC_AGE);
+        atomic_store_explicit(&series->value, bits_of_double((double)unix_ms),
+                              memory_order_relaxed);
+    }
+}
+
 void nd_series_observe(struct nd_series *series, double value)
 {
     size_t bucket = 0;
@@ -382,6 +399,7 @@ double nd_series_value(const struct nd_series *series)
     }
     switch (series->family->kind) {
     case ND_METRIC_COUNTER: return (double)nd_number_load(&series->value);
+    case ND_METRIC_AGE:
     case ND_METRIC_GAUGE: return nd_double_of_bits(nd_number_load(&series->value));
     case ND_METRIC_HISTOGRAM:
         for (size_t i = 0; i <= series->family->buckets_count; i++) {

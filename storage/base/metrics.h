@@ -9,7 +9,12 @@
 struct nd_metrics;
 struct nd_series; /* one name with one set of label values; owned by the registry */
 
-enum nd_metric_kind { ND_METRIC_COUNTER, ND_METRIC_GAUGE, ND_METRIC_HISTOGRAM };
+enum nd_metric_kind {
+    ND_METRIC_COUNTER,
+    ND_METRIC_GAUGE,
+    ND_METRIC_HISTOGRAM,
+    ND_METRIC_AGE, /* a gauge: it holds a time, the text says how many seconds ago that was */
+};
 
 struct nd_metrics *nd_metrics_new(void);
 void nd_metrics_free(struct nd_metrics *metrics);
@@ -23,6 +28,8 @@ struct nd_series *nd_metrics_counter(struct nd_metrics *m, const char *name, con
                                      const char *help);
 struct nd_series *nd_metrics_gauge(struct nd_metrics *m, const char *name, const char *labels,
                                    const char *help);
+struct nd_series *nd_metrics_age(struct nd_metrics *m, const char *name, const char *labels,
+                                 const char *help);
 struct nd_series *nd_metrics_histogram(struct nd_metrics *m, const char *name, const char *labels,
                                        const char *help, const double *buckets,
                                        size_t buckets_count);
@@ -34,8 +41,11 @@ void nd_metrics_remove_series(struct nd_metrics *m, struct nd_series *series);
 void nd_series_add(struct nd_series *series, uint64_t amount); /* counter, gauge */
 void nd_series_sub(struct nd_series *series, uint64_t amount); /* gauge */
 void nd_series_set(struct nd_series *series, double value);    /* gauge */
+/* age: Unix time; 0: there is nothing that could be old, and the text says 0 */
+void nd_series_since(struct nd_series *series, int64_t unix_ms);
 void nd_series_observe(struct nd_series *series, double value);
-double nd_series_value(const struct nd_series *series); /* counter, gauge; histogram: its count */
+double
+nd_series_value(const struct nd_series *series); /* counter, gauge; histogram: its count; age: ms */
 
 /* Called under no lock before each text is made, to refresh gauges that are read, not counted. */
 void nd_metrics_add_collector(struct nd_metrics *m, void (*collect)(void *arg), void *arg);

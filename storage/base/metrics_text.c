@@ -82,6 +82,18 @@ static void put_histogram(struct nd_buf *out, const struct nd_series *series)
     nd_buf_printf(out, "%" PRIu64 "\n", count);
 }
 
+static double seconds_since(double unix_ms)
+{
+    struct timespec wall;
+
+    if (unix_ms == 0) {
+        return 0;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &wall);
+    double age = (double)wall.tv_sec + (double)wall.tv_nsec * 1e-9 - unix_ms / 1000;
+    return age > 0 ? age : 0;
+}
+
 static void put_series(struct nd_buf *out, const struct nd_series *series)
 {
     if (series->family->kind == ND_METRIC_HISTOGRAM) {
@@ -93,6 +105,9 @@ static void put_series(struct nd_buf *out, const struct nd_series *series)
     put_braces(out, series->set->labels);
     if (series->family->kind == ND_METRIC_COUNTER) {
         nd_buf_printf(out, "%" PRIu64, nd_number_load(&series->value));
+    } else if (series->family->kind == ND_METRIC_AGE) {
+        double age = seconds_since(nd_double_of_bits(nd_number_load(&series->value)));
+        nd_buf_printf(out, "%.3f", age);
     } else {
         put_double(out, nd_double_of_bits(nd_number_load(&series->value)));
     }
@@ -103,6 +118,7 @@ static const char *kind_name(enum nd_metric_kind kind)
 {
     switch (kind) {
     case ND_METRIC_COUNTER: return "counter";
+    case ND_METRIC_AGE:
     case ND_METRIC_GAUGE: return "gauge";
     case ND_METRIC_HISTOGRAM: return "histogram";
     }

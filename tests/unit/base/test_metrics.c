@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "storage/base/metrics.h"
 #include "storage/base/thread.h"
@@ -338,6 +339,33 @@ static void series__loses_nothing_between_threads(void **state)
     nd_metrics_free(m);
 }
 
+static void metrics_age__is_told_in_seconds_and_zero_for_nothing(void **state)
+{
+    struct nd_metrics *m = nd_metrics_new();
+    struct timespec wall;
+    struct nd_buf buf;
+
+    (void)state;
+    struct nd_series *age = nd_metrics_age(m, "oldest_seconds", "topic=\"a\"", "Oldest.");
+    struct nd_series *none = nd_metrics_age(m, "oldest_seconds", "topic=\"b\"", "Oldest.");
+    struct nd_series *future = nd_metrics_age(m, "oldest_seconds", "topic=\"c\"", "Oldest.");
+    (void)clock_gettime(CLOCK_REALTIME, &wall);
+    nd_series_since(age, ((int64_t)wall.tv_sec - 100) * 1000);
+    nd_series_since(none, 5);
+    nd_series_since(none, 0);
+    nd_series_since(future, ((int64_t)wall.tv_sec + 10000) * 1000);
+    const char *text = text_of(m, &buf);
+    assert_non_null(strstr(text, "# TYPE narad_oldest_seconds gauge\n"));
+    assert_non_null(strstr(text, "narad_oldest_seconds{topic=\"b\"} 0.000\n"));
+    assert_non_null(strstr(text, "narad_oldest_seconds{topic=\"c\"} 0.000\n"));
+    const char *at = strstr(text, "narad_oldest_seconds{topic=\"a\"} ");
+    assert_non_null(at);
+    assert_true(strtod(strchr(at, '}') + 1, NULL) >= 100);
+    assert_true(strtod(strchr(at, '}') + 1, NULL) < 10000);
+    nd_buf_release(&buf);
+    nd_metrics_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +381,7 @@ int main(void)
         cmocka_unit_test(metrics_remove_series__takes_one_and_leaves_its_neighbours),
         cmocka_unit_test(metrics_remove_series__leaves_those_with_the_same_labels),
         cmocka_unit_test(series__loses_nothing_between_threads),
+        cmocka_unit_test(metrics_age__is_told_in_seconds_and_zero_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
