@@ -122,6 +122,13 @@ static enum nd_err identity_new(struct nd_metastore *metastore, struct nd_errmsg
     const struct nd_env *env = metastore->options.env;
     struct nd_file_stat stat;
     bool raft_has_files = false;
+    if (metastore->options.must_exist) {
+        nd_errmsg_set(msg,
+                      "%s is missing: the metadata is lost, and with it the topics of this data "
+                      "directory; nothing was removed; bring the directory back",
+                      metastore->identity_path);
+        return ND_ERR_CORRUPT;
+    }
     enum nd_err err = env->list(env->impl, metastore->raft_dir, seen_any, &raft_has_files, msg);
     if (err != ND_OK) {
         return err;

@@ -36,8 +36,9 @@ struct nd_metastore_options {
     uint32_t snapshot_threshold; /* 8192 entries */
     uint32_t trailing;           /* 10240 entries kept behind a snapshot */
     uint32_t segment_bytes;      /* Raft's segment files; 0: its default of 8 MiB */
-    uint64_t ballast_bytes;      /* given back when Raft meets a full disk (W6); 0: none */
-    uint32_t room_retry_ms;      /* how often a full disk is looked at again; 0: 2000 */
+    bool must_exist; /* the store beside it was in use: beginning anew would disown its topics */
+    uint64_t ballast_bytes; /* given back when Raft meets a full disk (W6); 0: none */
+    uint32_t room_retry_ms; /* how often a full disk is looked at again; 0: 2000 */
     uint32_t topic_partitions_max;
     struct nd_log *log;
     struct nd_metrics *metrics;

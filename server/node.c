@@ -92,6 +92,7 @@ static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
         .snapshot_threshold = (uint32_t)n->settings->cluster_raft_snapshot_threshold,
         .trailing = (uint32_t)n->settings->cluster_raft_trailing_logs,
         .segment_bytes = METADATA_SEGMENT_BYTES,
+        .must_exist = !n->layout.fresh,
         .ballast_bytes = METADATA_BALLAST_BYTES,
         .topic_partitions_max = (uint32_t)n->settings->topic_max_partitions,
         .log = n->options.log,

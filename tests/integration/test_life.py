@@ -187,6 +187,21 @@ class Life(unittest.TestCase):
             node.start()
             self.assertEqual([m.payload for m in node.take_all("kept")], [b"x"])
 
+    def test_a_store_whose_metadata_is_lost_is_refused_and_kept(self):  # P5
+        with Node() as node:
+            node.create("kept")
+            node.produce("kept", b"x")
+            node.stop()
+            metastore = node.path("data/metastore")
+            os.rename(metastore, metastore + ".away")
+            with self.assertRaisesRegex(AssertionError, "metastore/identity is missing"):
+                node.start()
+            os.rmdir(metastore + "/raft")
+            os.rmdir(metastore)
+            os.rename(metastore + ".away", metastore)
+            node.start()
+            self.assertEqual([m.payload for m in node.take_all("kept")], [b"x"])
+
     def test_a_restart_keeps_topics_messages_and_acks(self):
         for stop in ("terminate", "kill"):
             with Node() as node:

@@ -524,6 +524,26 @@ static void metastore_open__refuses_when_its_files_are_gone(void **state)
     nd_free(identity);
 }
 
+/* All of it is lost: with an empty metastore every topic would be confirmed gone (P5). */
+static void metastore_open__begins_anew_only_where_no_store_was(void **state)
+{
+    struct meta *meta = &((struct fixture *)*state)->meta;
+    char *identity = nd_xasprintf("%s/identity", meta->dir);
+
+    meta->options.must_exist = true;
+    expect_refusal(meta, ND_ERR_CORRUPT, identity);
+    expect_refusal(meta, ND_ERR_CORRUPT, identity); /* the refusal left nothing behind */
+    meta->options.must_exist = false;
+    meta_open(meta);
+    meta_create(meta, "one", 3);
+    meta_close(meta);
+    meta->options.must_exist = true;
+    meta_open(meta);
+    assert_int_equal(nd_metastore_topic_count(meta->store), 1);
+    meta_close(meta);
+    nd_free(identity);
+}
+
 static void metastore_open__refuses_without_its_log(void **state)
 {
     struct meta *meta = &((struct fixture *)*state)->meta;
@@ -634,6 +654,7 @@ int main(void)
         CASE(metastore_open__names_a_damaged_segment),
         CASE(metastore_open__notices_a_log_that_lost_its_end),
         CASE(metastore_open__refuses_when_its_files_are_gone),
+        CASE(metastore_open__begins_anew_only_where_no_store_was),
         CASE(metastore_open__refuses_without_its_log),
         CASE(metastore_open__refuses_without_its_term),
         CASE(metastore_open__refuses_with_a_damaged_term),
