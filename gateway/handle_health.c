@@ -50,35 +50,53 @@ void nd_handle_readyz(struct nd_http_request *request)
 
 /* --- metrics --- */
 
-static bool is_of_process(struct nd_slice line)
+/* Is the line a sample of the family or of one whose name begins so, or its HELP or TYPE? */
+static bool is_of_family(struct nd_slice line, const char *family)
 {
-    static const char *const beginnings[] = {"process_", "# HELP process_", "# TYPE process_"};
+    static const char *const beginnings[] = {"", "# HELP ", "# TYPE "};
+    size_t size = strlen(family);
     for (size_t i = 0; i < ND_ARRAY_SIZE(beginnings); i++) {
-        size_t size = strlen(beginnings[i]);
-        if (line.size >= size && memcmp(line.data, beginnings[i], size) == 0) {
+        size_t before = strlen(beginnings[i]);
+        if (line.size >= before + size && memcmp(line.data, beginnings[i], before) == 0 &&
+            memcmp(line.data + before, family, size) == 0) {
             return true;
         }
     }
     return false;
 }
 
-/* What this process counts; with `beside` without its process_*, of which the broker's are there.
- */
-static void put_own(struct nd_buf *out, struct nd_metrics *metrics, bool beside)
+/* The lines of `text` that are of none of the families; NULL ends them. */
+static void put_without(struct nd_buf *out, struct nd_slice text, const char *const *families)
 {
+    for (size_t at = 0; at < text.size;) {
+        const uint8_t *start = text.data + at, *stop = memchr(start, '\n', text.size - at);
+        size_t size = stop == NULL ? text.size - at : (size_t)(stop - start) + 1;
+        struct nd_slice line = nd_slice_make(start, size);
+        const char *const *family = families;
+        while (*family != NULL && !is_of_family(line, *family)) {
+            family++;
+        }
+        if (*family == NULL) {
+            nd_buf_put_slice(out, line);
+        }
+        at += size;
+    }
+}
+
+/* Alone: what the broker tells, then what this process counts, without what both have. Of a gateway
+ * that the node has as well the node tells itself. */
+static void put_both(struct nd_buf *out, const char *broker, struct nd_metrics *metrics)
+{
+    static const char *const ours[] = {"narad_http_", "narad_tls_", NULL};
+    static const char *const theirs[] = {"process_", NULL};
+    static const char *const nobodys[] = {NULL};
     struct nd_buf own;
     nd_buf_init(&own, 64 << 20);
     nd_metrics_text(metrics, &own);
-    const uint8_t *at = own.data, *end = own.data + own.size;
-    while (own.size > 0 && at < end) {
-        const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
-        const uint8_t *next = stop == NULL ? end : stop + 1;
-        struct nd_slice line = nd_slice_make(at, (size_t)(next - at));
-        if (!beside || !is_of_process(line)) {
-            nd_buf_put_slice(out, line);
-        }
-        at = next;
+    if (broker != NULL) {
+        put_without(out, nd_slice_str(broker), ours);
     }
+    put_without(out, nd_slice_make(own.data, own.size), broker == NULL ? nobodys : theirs);
     nd_buf_release(&own);
 }
 
@@ -95,11 +113,10 @@ static void metrics_told(void *arg, const struct nd_upstream_status *status, con
         return;
     }
     nd_buf_init(&body, 128 << 20);
-    if (response != NULL) {
-        nd_buf_put_text(&body, response->text);
-    }
     if (options->own_metrics) {
-        put_own(&body, options->metrics, response != NULL);
+        put_both(&body, response == NULL ? NULL : response->text, options->metrics);
+    } else if (response != NULL) {
+        nd_buf_put_text(&body, response->text);
     }
     if (nd_buf_failed(&body)) {
         nd_buf_release(&body);

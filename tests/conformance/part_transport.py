@@ -394,3 +394,13 @@ def metrics_are_prometheus_text(c):
     equal(answer.header("Content-Type"), "text/plain; version=0.0.4; charset=utf-8", "type")
     for name in ("http_requests_total", "http_request_duration_seconds", "http_requests_in_flight", "topics_total"):
         wait_until(lambda name=name: any(s.startswith("narad_" + name) for s in series(c)), f"{name} is there")
+
+
+@case("10/once")
+def no_metric_is_told_twice(c):
+    lines = c.api.get("/metrics").expect(200).body.decode().splitlines()
+    for kind in ("# TYPE", "# HELP"):
+        names = [line.split(" ")[2] for line in lines if line.startswith(kind)]
+        equal(sorted(set(names)), sorted(names), kind)
+    samples = [line.rsplit(" ", 1)[0] for line in lines if line and line[0] != "#"]
+    equal(len(set(samples)), len(samples), "samples")
