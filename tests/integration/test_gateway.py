@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 import unittest
 
-from nodes import CODE, NARAD, PATIENCE, Node, admin_pb2, environment, status_of, wait_until
+import grpc
+from nodes import CODE, NARAD, OPTIONS, PATIENCE, Node, admin_pb2, broker_pb2, environment, status_of, wait_until
 
 FOREVER_MS = 43_200_000  # a lease that lasts longer than any test: what is lost with it does not come back
 
@@ -90,7 +91,7 @@ class InTheNode(unittest.TestCase):
             status, message, _ = call("GET", "/v1/topics/t/consume?partition=0&offset=0")
             self.assertEqual((status, "receipt_handle" in message), (200, False))
             # The same record over gRPC: headers are headers there.
-            replay = node.broker.Replay(_replay("t", 0, 0), timeout=PATIENCE)
+            replay = node.broker.Replay(broker_pb2.ReplayRequest(topic="t", partition=0, offset=0), timeout=PATIENCE)
             self.assertEqual([(h.name, h.value) for h in next(iter(replay)).messages[0].headers], [("trace", b"abc")])
             self.assertEqual(call("DELETE", "/v1/topics/t")[0], 204)
             self.assertEqual(call("GET", "/v1/topics/t")[:2], (404, {"error": "topic not found"}))
@@ -207,11 +208,6 @@ class InTheNode(unittest.TestCase):
             for each in parked:
                 each.close()
             wait_until(lambda: Http(address)("GET", "/v1/topics/t/consume")[0] == 204, "there is room again")
-
-
-def _replay(topic, partition, offset):
-    from narad.v1 import broker_pb2
-    return broker_pb2.ReplayRequest(topic=topic, partition=partition, offset=offset)
 
 
 def run(*arguments, **env):
@@ -339,22 +335,45 @@ class Alone(unittest.TestCase):
 
 
 class Encrypted(unittest.TestCase):
-    def test_tls_on_http_and_to_the_broker(self):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.mkdtemp(prefix="narad-tls-")
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "certificates.sh")
-        if not os.path.exists(script):
-            self.skipTest("no certificates can be made")
-        with tempfile.TemporaryDirectory() as directory:
-            subprocess.run(["sh", "-c", "openssl version"], check=True, capture_output=True)
-            made = subprocess.run(["bash", script, directory], capture_output=True, text=True, check=False)
-            self.assertEqual(made.returncode, 0, made.stderr)
-            names = os.listdir(directory)
-            self.assertIn("ca.pem", names)
-            context = ssl.create_default_context(cafile=os.path.join(directory, "ca.pem"))
-            files = {"NARAD_HTTP_TLS_CERT_FILE": os.path.join(directory, "server.pem"),
-                     "NARAD_HTTP_TLS_KEY_FILE": os.path.join(directory, "server.key")}
-            with Node(**files) as node:
-                call = Http(http_address(node), context)
-                self.assertEqual(call("GET", "/readyz")[0], 200)
+        subprocess.run(["sh", script, cls.directory], check=True, capture_output=True)
+        cls.context = ssl.create_default_context(cafile=cls.file("ca.pem"))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.directory)
+
+    @classmethod
+    def file(cls, name):
+        return os.path.join(cls.directory, name)
+
+    def test_http_in_the_node(self):
+        with Node(NARAD_HTTP_TLS_CERT_FILE=self.file("server.pem"), NARAD_HTTP_TLS_KEY_FILE=self.file("server.key")) as node:
+            self.assertEqual(Http(http_address(node), self.context)("GET", "/readyz")[0], 200)
+
+    def test_from_the_gateway_to_the_broker(self):
+        files = {"NARAD_GRPC_TLS_CERT_FILE": self.file("server.pem"), "NARAD_GRPC_TLS_KEY_FILE": self.file("server.key")}
+        with Secret(self.file("ca.pem"), **files) as node:
+            with Gateway(node.address, "--ca-file", self.file("ca.pem")) as gateway:
+                self.assertEqual(Http(gateway.address)("POST", "/v1/topics", '{"name":"t"}')[0], 201)
+            for flags in (("--ca-file", self.file("other-ca.pem")), ()):  # not its authority; in clear
+                with Gateway(node.address, *flags) as gateway:
+                    self.assertEqual(Http(gateway.address)("GET", "/v1/topics")[0], 503)
+
+
+class Secret(Node):
+    """A node whose gRPC speaks TLS."""
+
+    def __init__(self, authority, **env):
+        with open(authority, "rb") as file:
+            self.authority = file.read()
+        super().__init__(**env)
+
+    def new_channel(self):
+        return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(self.authority), options=OPTIONS)
 
 
 if __name__ == "__main__":
