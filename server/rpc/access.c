@@ -11,6 +11,7 @@
 enum { PEER_SIZE = 256 };
 
 static const char gone[] = "the user is gone, or its password was changed";
+static const char behind[] = "the metadata of this node has not caught up yet";
 
 /* Lock order: handlers->lock -> caller. */
 struct nd_caller {
@@ -141,9 +142,7 @@ static enum nd_err refusal(enum nd_err err, struct nd_errmsg *msg)
 {
     switch ((int)err) {
     case ND_ERR_INTERNAL: nd_errmsg_set(msg, "authentication unavailable"); break;
-    case ND_ERR_UNAVAILABLE:
-        nd_errmsg_set(msg, "the metadata of this node has not caught up yet");
-        break;
+    case ND_ERR_UNAVAILABLE: nd_errmsg_set(msg, "%s", behind); break;
     case ND_ERR_CANCELLED: nd_errmsg_set(msg, "the node is stopping"); return ND_ERR_UNAVAILABLE;
     default: break;
     }
@@ -264,8 +263,9 @@ static enum nd_err refresh_locked(struct nd_caller *caller, struct nd_errmsg *ms
 {
     enum nd_err err =
         nd_auth_refresh(caller->handlers->options.auth, &caller->user, &caller->version);
-    if (err == ND_ERR_UNAUTHENTICATED) {
-        nd_errmsg_set(msg, "%s", gone);
+    if (err != ND_OK) {
+        /* Behind or not, its record has gone. */
+        nd_errmsg_set(msg, "%s", err == ND_ERR_UNAUTHENTICATED ? gone : behind);
     }
     return err;
 }
@@ -304,9 +304,7 @@ static void look_again(struct nd_watched *watched)
     nd_mutex_lock(&caller->lock);
     enum nd_err err = refresh_locked(caller, &msg);
     nd_mutex_unlock(&caller->lock);
-    if (err == ND_OK || err == ND_ERR_UNAUTHENTICATED) {
-        watched->look(watched, err, msg.text);
-    }
+    watched->look(watched, err, msg.text);
 }
 
 void nd_access_watch(struct nd_watched *watched, struct nd_rpc_call *call,

@@ -23,8 +23,10 @@ struct stream_poll {
     uint64_t id;
     bool charged;
     uint32_t counted; /* messages begun with the caller's quota */
-    bool cancelled;   /* guarded by the stream's lock */
-    bool revoked;     /* guarded by the stream's lock: cancelled because its right is gone */
+    /* guarded by the stream's lock */
+    bool given;     /* the broker has it, and may be told to cancel it */
+    bool cancelled; /* not wanted any more */
+    bool revoked;   /* cancelled because its right is gone */
 };
 
 static void free_poll(struct stream_poll *p)
@@ -101,6 +103,34 @@ static enum nd_err enlist(struct consume_stream *s, struct stream_poll *p, struc
     return err;
 }
 
+static void cancel_locked(struct consume_stream *s, struct stream_poll *p) ND_REQUIRES(s->base.lock)
+{
+    if (p != NULL && !p->cancelled) {
+        p->cancelled = true; /* in the map: its `done` has not run */
+        if (p->given) {
+            nd_broker_poll_cancel(s->base.handlers->options.broker, &p->poll);
+        }
+    }
+}
+
+/* Without the lock, which its answer takes: the broker may work the poll off at once, on this
+ * thread. Whoever cancels it meanwhile leaves the telling to us. */
+static void hand_over(struct consume_stream *s, struct stream_poll *p)
+{
+    struct nd_broker *broker = s->base.handlers->options.broker;
+    uint64_t id = p->id;
+    nd_broker_poll(broker, &p->poll);
+    nd_mutex_lock(&s->base.lock);
+    p = nd_map_get_u64(s->polls, id); /* NULL: answered. Polls come on this thread only */
+    if (p != NULL) {
+        p->given = true;
+        if (p->cancelled) {
+            nd_broker_poll_cancel(broker, &p->poll);
+        }
+    }
+    nd_mutex_unlock(&s->base.lock);
+}
+
 /* False: the stream ends. */
 static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
 {
@@ -146,7 +176,7 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
         err = enlist(s, p, &msg);
     }
     if (err == ND_OK) {
-        nd_broker_poll(h->options.broker, &p->poll);
+        hand_over(s, p);
     } else {
         nd_topic_unref(p->poll.topic);
         free_poll(p);
@@ -164,14 +194,6 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
         answer_error(s, r->id, err, msg.text);
     }
     return true;
-}
-
-static void cancel_locked(struct consume_stream *s, struct stream_poll *p)
-{
-    if (p != NULL && !p->cancelled) {
-        p->cancelled = true; /* in the map: its `done` has not run */
-        nd_broker_poll_cancel(s->base.handlers->options.broker, &p->poll);
-    }
 }
 
 /* A user changed: polls that its caller may not make any more are answered. @thread any */
