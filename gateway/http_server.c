@@ -235,11 +235,12 @@ static void loop_run(void *arg)
     int epoll = MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 
     for (;;) {
+        /* Before the arrivals: nothing is accepted any more, so that these are the last. */
+        bool stopping = atomic_load_explicit(&loop->stopping, memory_order_acquire);
         arrivals_add(loop);
         (void)MHD_run(loop->daemon);
-        if (atomic_load_explicit(&loop->stopping, memory_order_acquire) &&
-            MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
-                    ->num_connections == 0) {
+        if (stopping && MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+                                ->num_connections == 0) {
             return;
         }
         loop_wait(loop, epoll, loop_chores(loop));
