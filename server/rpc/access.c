@@ -368,6 +368,14 @@ void nd_caller_end(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t w
     }
 }
 
+void nd_caller_undo(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t weight,
+                    uint64_t bytes)
+{
+    if (caller != NULL && caller->quota != NULL) {
+        nd_quota_undo(caller->quota, kind, weight, bytes);
+    }
+}
+
 void nd_caller_charge(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t messages,
                       uint64_t bytes)
 {

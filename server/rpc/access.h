@@ -74,6 +74,8 @@ ND_CHECKED enum nd_err nd_caller_begin(struct nd_caller *caller, enum nd_quota_k
                                        uint32_t weight, uint64_t bytes, uint32_t *retry_after_ms,
                                        struct nd_errmsg *msg);
 void nd_caller_end(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t weight);
+void nd_caller_undo(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t weight,
+                    uint64_t bytes);
 void nd_caller_charge(struct nd_caller *caller, enum nd_quota_kind kind, uint32_t messages,
                       uint64_t bytes);
 uint32_t nd_caller_wait_ms(struct nd_caller *caller, enum nd_quota_kind kind);

@@ -72,7 +72,7 @@ static enum nd_err encode(struct nd_rpc_call *call, const struct nd_wire_batch *
     out->counted = batch->count;
     err = nd_admission_encode(&out->batch, topic, batch->records, batch->count, &h->spread, msg);
     if (err != ND_OK) {
-        nd_caller_end(caller, ND_QUOTA_PRODUCE, out->counted);
+        nd_caller_undo(caller, ND_QUOTA_PRODUCE, batch->count, bytes);
     }
     return err;
 }

@@ -182,6 +182,16 @@ struct bundle {
     size_t bytes;
 };
 
+/* The first `count` are not done. */
+static void undo_items(struct produce_stream *s, const struct bundle *b, uint32_t count)
+{
+    for (uint32_t i = 0; s->base.handlers->options.count_produce && i < count; i++) {
+        const struct nd_wire_batch *item = &b->items[i];
+        nd_caller_undo(s->base.caller, ND_QUOTA_PRODUCE, item->count,
+                       nd_payload_bytes(item->records, item->count));
+    }
+}
+
 /* All of them or none. */
 static enum nd_err begin_items(struct produce_stream *s, const struct bundle *b,
                                struct nd_errmsg *msg)
@@ -197,9 +207,7 @@ static enum nd_err begin_items(struct produce_stream *s, const struct bundle *b,
             nd_caller_begin(caller, ND_QUOTA_PRODUCE, item->count,
                             nd_payload_bytes(item->records, item->count), &retry_after_ms, msg);
         if (err != ND_OK) {
-            while (i-- > 0) {
-                nd_caller_end(caller, ND_QUOTA_PRODUCE, b->items[i].count);
-            }
+            undo_items(s, b, i);
             return err;
         }
     }
@@ -256,7 +264,7 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
         group->counted = h->options.count_produce;
         err = hand_over(s, topic, b, group, msg);
         if (err != ND_OK) {
-            end_items(group);
+            undo_items(s, b, b->items_count);
         }
     }
     if (err != ND_OK) {

@@ -364,6 +364,22 @@ void nd_quota_end(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t weig
     nd_mutex_unlock(&quota->lock);
 }
 
+void nd_quota_undo(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t weight, uint64_t bytes)
+{
+    const uint64_t amounts[RATES] = {[RATE_MESSAGES] = weight, [RATE_BYTES] = bytes};
+    const uint64_t *rates = quota->quotas->rates[kind];
+
+    nd_quota_end(quota, kind, weight);
+    nd_mutex_lock(&quota->lock);
+    for (int rate = 0; rate < RATES; rate++) {
+        if (rates[rate] > 0 && kind != ND_QUOTA_CONSUME) {
+            uint64_t *full_ns = &quota->full_ns[kind][rate];
+            *full_ns -= ND_MIN(*full_ns, cost_ns(amounts[rate], rates[rate], 1));
+        }
+    }
+    nd_mutex_unlock(&quota->lock);
+}
+
 void nd_quota_charge(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t messages,
                      uint64_t bytes)
 {

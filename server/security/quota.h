@@ -38,11 +38,15 @@ void nd_quota_unref(struct nd_quota *quota); /* NULL passes; nothing begun by it
  * a second's. LIMITED: "too many in-flight produce requests for this identity (limit N per node)"
  * or "produce rate limit of this identity exceeded (limit N messages per second per node)" (or
  * bytes), and *retry_after_ms: 1 or more. A consume pays no rate here (what it takes is not known),
- * yet is refused while the bucket is empty. OK: nd_quota_end() follows, with the same weight. */
+ * yet is refused while the bucket is empty. OK: nd_quota_end() follows, with the same weight, or
+ * nd_quota_undo(). */
 ND_CHECKED enum nd_err nd_quota_begin(struct nd_quota *quota, enum nd_quota_kind kind,
                                       uint32_t weight, uint64_t bytes, uint32_t *retry_after_ms,
                                       struct nd_errmsg *msg);
 void nd_quota_end(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t weight);
+/* Instead: it was not even tried, and costs nothing. With what it was begun with. */
+void nd_quota_undo(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t weight,
+                   uint64_t bytes);
 /* What a consume really took is paid after the fact: the bucket may go below zero. */
 void nd_quota_charge(struct nd_quota *quota, enum nd_quota_kind kind, uint32_t messages,
                      uint64_t bytes);

@@ -139,6 +139,26 @@ static void quota__a_refused_begin_takes_nothing(void **state)
     nd_quotas_free(quotas);
 }
 
+static void quota__what_was_not_done_costs_nothing(void **state)
+{
+    const struct nd_quota_limits limits = {.in_flight = {[ND_QUOTA_PRODUCE] = 5},
+                                           .messages_per_s = {[ND_QUOTA_PRODUCE] = 10},
+                                           .bytes_per_s = {[ND_QUOTA_PRODUCE] = 7}};
+    struct nd_quotas *quotas = quotas_of(&limits);
+    struct nd_quota *alice = quota_of(quotas, "alice");
+    struct nd_errmsg msg = {""};
+    uint32_t retry_ms;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(nd_quota_begin(alice, ND_QUOTA_PRODUCE, 9, 6, &retry_ms, &msg), ND_OK);
+        nd_quota_undo(alice, ND_QUOTA_PRODUCE, 9, 6);
+    }
+    nd_quota_unref(alice);
+    assert_int_equal(nd_quotas_count(quotas), 0); /* its buckets are full */
+    nd_quotas_free(quotas);
+}
+
 static void quota__a_consume_pays_afterwards_what_it_took(void **state)
 {
     const struct nd_quota_limits limits = {.messages_per_s = {[ND_QUOTA_CONSUME] = 10}};
@@ -313,6 +333,7 @@ int main(void)
         cmocka_unit_test(quota__a_weight_above_the_cap_counts_as_the_cap),
         cmocka_unit_test(quota__a_rate_is_one_second_ahead_and_says_when_to_come_back),
         cmocka_unit_test(quota__a_refused_begin_takes_nothing),
+        cmocka_unit_test(quota__what_was_not_done_costs_nothing),
         cmocka_unit_test(quota__a_consume_pays_afterwards_what_it_took),
         cmocka_unit_test(quota__says_when_the_next_consume_may_begin),
         cmocka_unit_test(quota__coming_back_does_not_fill_the_bucket),

@@ -1,5 +1,5 @@
 /* ProduceStream with a broker that holds its answers back: what waits in the line of answers is
- * paid for. nd_broker_produce and nd_metastore_topic are wrapped (CMakeLists.txt). */
+ * paid for, once. nd_broker_produce and nd_metastore_topic are wrapped (CMakeLists.txt). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,6 +26,7 @@ static size_t used_at[HELD_MAX]; /* of the budget, when the broker got the produ
 static uint32_t results, done;
 static uint64_t results_ids[16];
 static char last_error[128];
+static struct nd_quotas *quotas;
 
 /* --- in the place of broker and metastore --- */
 
@@ -102,6 +103,32 @@ static void wait_for(const uint32_t *counter, uint32_t value)
     nd_mutex_unlock(&lock);
 }
 
+/* One message with two items of `count` records each. */
+static void pair_send(struct nd_rpc_stream *stream, size_t count)
+{
+    Narad__V1__ProduceStreamRequest request = NARAD__V1__PRODUCE_STREAM_REQUEST__INIT;
+    Narad__V1__ProduceItem first = NARAD__V1__PRODUCE_ITEM__INIT, second;
+    Narad__V1__ProduceItem *items[] = {&first, &second};
+    Narad__V1__Record one = NARAD__V1__RECORD__INIT;
+    Narad__V1__Record *records[16];
+    char name[] = "orders";
+
+    assert_in_range(count, 1, ND_ARRAY_SIZE(records));
+    for (size_t i = 0; i < count; i++) {
+        records[i] = &one;
+    }
+    one.payload = (ProtobufCBinaryData){1, (uint8_t *)name};
+    first.id = 1;
+    first.topic = name;
+    first.n_records = count;
+    first.records = records;
+    second = first;
+    second.id = 2;
+    request.n_items = 2;
+    request.items = items;
+    nd_rpc_stream_send(stream, &request.base);
+}
+
 /* One message with one item; without a record it is refused by itself. */
 static void item_send(struct nd_rpc_stream *stream, uint64_t id, bool record)
 {
@@ -122,35 +149,65 @@ static void item_send(struct nd_rpc_stream *stream, uint64_t id, bool record)
     nd_rpc_stream_send(stream, &request.base);
 }
 
-static int set_up(void **state)
+static int start(const struct nd_handlers_options *handlers_options, bool tcp)
 {
     static const struct nd_rpc_method *const methods[] = {&nd_rpc_produce_stream};
-    static const struct nd_handlers_options none;
     struct nd_errmsg msg = {""};
     char address[96];
+    int port = 0;
 
-    (void)state;
     nd_mutex_init(&lock);
     nd_cond_init(&changed);
     held_count = results = done = 0;
     topic = nd_topic_new(3);
     snprintf(topic->name, sizeof topic->name, "orders");
-    handlers = nd_handlers_new(&none);
+    handlers = nd_handlers_new(handlers_options);
     snprintf(dir, sizeof dir, "/tmp/narad-line-XXXXXX");
     assert_non_null(mkdtemp(dir));
-    snprintf(address, sizeof address, "unix:%s/s", dir);
+    snprintf(address, sizeof address, tcp ? "127.0.0.1:0" : "unix:%s/s", dir);
     struct nd_rpc_server_options options = {.methods = methods,
                                             .methods_count = 1,
+                                            .authenticate = nd_access_authenticate,
                                             .user = handlers,
                                             .threads = 1,
                                             .message_bytes_max = 20 << 20};
     assert_int_equal(nd_rpc_server_new(&server, &options, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_listen(server, address, NULL, &msg), ND_OK);
+    assert_int_equal(nd_rpc_server_listen(server, address, &port, &msg), ND_OK);
     assert_int_equal(nd_rpc_server_start(server, &msg), ND_OK);
+    if (tcp) {
+        snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    }
     assert_int_equal(
         nd_rpc_channel_new(&channel, &(struct nd_rpc_channel_options){.target = address}, &msg),
         ND_OK);
     return 0;
+}
+
+static int set_up(void **state)
+{
+    static const struct nd_handlers_options none;
+
+    (void)state;
+    return start(&none, false);
+}
+
+static uint64_t time_stands_still(void *impl)
+{
+    (void)impl;
+    return UINT64_C(1000000000000);
+}
+
+/* Ten messages a second for each address. */
+static int set_up_limited(void **state)
+{
+    static struct nd_env env;
+    const struct nd_quota_limits limits = {.messages_per_s = {[ND_QUOTA_PRODUCE] = 10}};
+
+    (void)state;
+    env = *nd_env_posix();
+    env.mono_ns = time_stands_still;
+    quotas = nd_quotas_new(&limits, &env, NULL);
+    return start(&(struct nd_handlers_options){.quotas = quotas, .count_produce = true}, true);
 }
 
 static int tear_down(void **state)
@@ -167,6 +224,8 @@ static int tear_down(void **state)
     nd_rpc_server_stop(server, 0);
     nd_rpc_server_free(server);
     nd_handlers_free(handlers);
+    nd_quotas_free(quotas);
+    quotas = NULL;
     nd_topic_unref(topic);
     snprintf(path, sizeof path, "%s/s", dir);
     unlink(path);
@@ -215,11 +274,40 @@ static void produce_stream__pays_for_answers_that_wait_for_their_turn(void **sta
     wait_for(&done, 1);
 }
 
+/* Together they are too many; the first alone is not, and is asked for once more. */
+static void produce_stream__an_item_within_the_rate_is_taken_whoever_comes_after(void **state)
+{
+    static const struct nd_rpc_stream_events events = {.on_message = on_message,
+                                                       .on_done = on_done};
+
+    (void)state;
+    nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
+    struct nd_rpc_stream *stream = nd_rpc_stream_open(channel, "/narad.v1.Broker/ProduceStream", 0,
+                                                      true, false, &events, NULL);
+    pair_send(stream, 6);
+    nd_rpc_stream_half_close(stream);
+    nd_mutex_unlock(&lock);
+    nd_mutex_lock(&lock);
+    while (held_count == 0 && results == 0) {
+        nd_cond_wait(&changed, &lock);
+    }
+    nd_mutex_unlock(&lock);
+    assert_int_equal(held_count, 1);
+    answer(0, ND_ERR_NO_SPACE);
+    wait_for(&done, 1);
+    assert_int_equal(held_count, 1);
+    assert_int_equal(results, 2);
+    assert_non_null(strstr(last_error, "rate limit"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(produce_stream__pays_for_answers_that_wait_for_their_turn,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            produce_stream__an_item_within_the_rate_is_taken_whoever_comes_after, set_up_limited,
+            tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
