@@ -167,7 +167,7 @@ void nd_answer_if_allowed(struct nd_http_request *request, Narad__V1__Action act
     copy_name(text, sizeof text, name);
     message.action = action;
     message.name = text;
-    nd_upstream_call(nd_gateway_upstream(nd_http_gateway(request)), nd_http_authorization(request),
+    nd_upstream_call(nd_gateway_upstream(nd_http_gateway(request)), nd_http_caller(request),
                      &method, &message.base, checked, check);
 }
 

@@ -9,6 +9,12 @@
 #include "gateway/upstream.h"
 #include "proto/narad/v1/admin.pb-c.h"
 
+/* Borrowed from the request. */
+static inline struct nd_upstream_caller nd_http_caller(const struct nd_http_request *request)
+{
+    return (struct nd_upstream_caller){nd_http_authorization(request), nd_http_peer(request)};
+}
+
 /* What was asked for, for the texts. */
 struct nd_operation {
     const char *name; /* "produce": "produce failed" */

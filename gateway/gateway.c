@@ -70,8 +70,8 @@ static void probe(struct nd_gateway *gateway)
     uint64_t now_ns = env->mono_ns(env->impl), last_ns = atomic_load(&gateway->probed_ns);
     if ((last_ns == 0 || now_ns - last_ns >= PROBE_NS) &&
         atomic_compare_exchange_strong(&gateway->probed_ns, &last_ns, now_ns)) {
-        nd_upstream_call(gateway->upstream, nd_slice_make(NULL, 0), &method, &message.base, probed,
-                         gateway);
+        nd_upstream_call(gateway->upstream, (struct nd_upstream_caller){0}, &method, &message.base,
+                         probed, gateway);
     }
 }
 

@@ -228,8 +228,7 @@ static void settle(struct ack *ack, struct nd_slice *handles, struct nd_arena *a
         message.topic = topic;
         message.settles = pointers;
         message.n_settles = count;
-        nd_upstream_ack(nd_upstream_of(request), nd_http_authorization(request), &message, settled,
-                        ack);
+        nd_upstream_ack(nd_upstream_of(request), nd_http_caller(request), &message, settled, ack);
     }
 }
 

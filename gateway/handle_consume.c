@@ -145,8 +145,8 @@ static void ask_for_topic(struct nd_http_request *request, void *arg)
     ND_ASSERT(nd_path_topic(request, topic)); /* looked at before */
     message.name = topic;
     message.partition_choice_case = NARAD__V1__GET_TOPIC_REQUEST__PARTITION_CHOICE_PARTITION;
-    nd_upstream_call(nd_upstream_of(request), nd_http_authorization(request), &method,
-                     &message.base, topic_known, arg);
+    nd_upstream_call(nd_upstream_of(request), nd_http_caller(request), &method, &message.base,
+                     topic_known, arg);
 }
 
 static void refuse_late(struct nd_http_request *request, const char *text)
@@ -206,7 +206,7 @@ static void begin_replay(struct nd_http_request *request, const struct wish *wis
     message.partition = (uint32_t)wish->partition;
     message.offset = (uint64_t)wish->offset;
     message.max_messages = 1;
-    nd_upstream_replay(nd_upstream_of(request), nd_http_authorization(request), &message, replayed,
+    nd_upstream_replay(nd_upstream_of(request), nd_http_caller(request), &message, replayed,
                        replay);
 }
 
@@ -348,7 +348,7 @@ static void begin_poll(struct nd_http_request *request, const struct wish *wish,
     }
     struct nd_gateway *gateway = nd_http_gateway(request);
     struct nd_upstream *upstream = nd_gateway_upstream(gateway);
-    uint64_t ticket = nd_upstream_poll(upstream, nd_http_authorization(request), &message, polled,
+    uint64_t ticket = nd_upstream_poll(upstream, nd_http_caller(request), &message, polled,
                                        poll); /* from here on it may be answered */
     atomic_store(&poll->ticket, ticket);
     if (atomic_load(&poll->gone) || nd_gateway_draining(gateway)) {

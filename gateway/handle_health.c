@@ -44,8 +44,8 @@ void nd_handle_readyz(struct nd_http_request *request)
         nd_http_answer_error(request, 503, "not ready");
         return;
     }
-    nd_upstream_call(nd_upstream_of(request), nd_slice_make(NULL, 0), &method, &message.base,
-                     ready_told, request);
+    nd_upstream_call(nd_upstream_of(request), (struct nd_upstream_caller){0}, &method,
+                     &message.base, ready_told, request);
 }
 
 /* --- metrics --- */
@@ -133,6 +133,6 @@ void nd_handle_metrics(struct nd_http_request *request)
                                                          &narad__v1__metrics_response__descriptor,
                                                      .asks = true};
     Narad__V1__MetricsRequest message = NARAD__V1__METRICS_REQUEST__INIT;
-    nd_upstream_call(nd_upstream_of(request), nd_http_authorization(request), &method,
-                     &message.base, metrics_told, request);
+    nd_upstream_call(nd_upstream_of(request), nd_http_caller(request), &method, &message.base,
+                     metrics_told, request);
 }

@@ -64,7 +64,7 @@ static void produce(struct nd_http_request *request, struct nd_arena *arena)
     message.topic = topic;
     message.records = &records;
     message.n_records = 1;
-    nd_upstream_produce(nd_upstream_of(request), nd_http_authorization(request), &message, produced,
+    nd_upstream_produce(nd_upstream_of(request), nd_http_caller(request), &message, produced,
                         request);
 }
 

@@ -252,8 +252,8 @@ void nd_handle_produce_batch(struct nd_http_request *request)
         message.topic = topic;
         message.records = batch.records;
         message.n_records = batch.count;
-        nd_upstream_produce(nd_upstream_of(request), nd_http_authorization(request), &message,
-                            produced, waiting);
+        nd_upstream_produce(nd_upstream_of(request), nd_http_caller(request), &message, produced,
+                            waiting);
     }
     nd_arena_release(&batch.arena);
 }

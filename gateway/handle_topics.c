@@ -109,7 +109,7 @@ void nd_handle_get_topic(struct nd_http_request *request)
                     partition >= 0 && partition <= UINT32_MAX;
         message.partition_choice_case = NARAD__V1__GET_TOPIC_REQUEST__PARTITION_CHOICE_PARTITION;
         message.partition = good ? (uint32_t)partition : 0;
-        nd_upstream_call(nd_upstream_of(request), nd_http_authorization(request), &get_reply.method,
+        nd_upstream_call(nd_upstream_of(request), nd_http_caller(request), &get_reply.method,
                          &message.base, good ? got_one : got_for_partition, request);
     }
     nd_arena_release(&arena);

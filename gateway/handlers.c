@@ -104,8 +104,8 @@ void nd_call_and_answer_clamped(struct nd_http_request *request, const struct nd
 {
     struct call *call = nd_xcalloc(1, sizeof *call);
     *call = (struct call){request, reply, given};
-    nd_upstream_call(nd_upstream_of(request), nd_http_authorization(request), &reply->method,
-                     message, answered, call);
+    nd_upstream_call(nd_upstream_of(request), nd_http_caller(request), &reply->method, message,
+                     answered, call);
 }
 
 /* --- deliveries that nobody receives --- */
@@ -135,8 +135,7 @@ void nd_give_back(struct nd_http_request *request, const char *topic,
     message.topic = nd_message_text(topic);
     message.settles = pointers;
     message.n_settles = count;
-    nd_upstream_ack(nd_upstream_of(request), nd_http_authorization(request), &message, given_back,
-                    NULL);
+    nd_upstream_ack(nd_upstream_of(request), nd_http_caller(request), &message, given_back, NULL);
     nd_free(pointers);
     nd_free(settles);
 }

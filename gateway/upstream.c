@@ -1,5 +1,7 @@
 #include "gateway/upstream.h"
 
+#include <stdio.h>
+
 #include "storage/base/alloc.h"
 #include "storage/base/env.h"
 
@@ -125,6 +127,19 @@ char *nd_upstream_authorization(struct nd_slice header)
     }
     return good ? nd_xasprintf("%.*s", (int)header.size, (const char *)header.data)
                 : nd_xstrdup("");
+}
+
+size_t nd_upstream_metadata(struct nd_rpc_metadata out[ND_UPSTREAM_METADATA_MAX],
+                            const char *authorization, const char *address)
+{
+    size_t count = 0;
+    if (authorization[0] != '\0') {
+        out[count++] = (struct nd_rpc_metadata){"authorization", authorization};
+    }
+    if (address[0] != '\0') {
+        out[count++] = (struct nd_rpc_metadata){ND_CLIENT_ADDRESS, address};
+    }
+    return count;
 }
 
 static void sweep(void *data);
@@ -287,11 +302,11 @@ static const char *reason_against_locked(const struct nd_upstream *upstream,
 
 /* Into the flow of the caller's set. False: there are too many sets; the operation is the caller's
  * still. */
-static bool submit(struct nd_upstream *upstream, struct nd_slice authorization,
+static bool submit(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                    enum nd_flow_kind kind, struct nd_upstream_op *op, const ProtobufCMessage *item)
 {
     struct nd_packed *packed = nd_pack_item(item);
-    char *value = nd_upstream_authorization(authorization);
+    char *value = nd_upstream_authorization(caller.authorization);
     nd_mutex_lock(&upstream->lock);
     const char *against = reason_against_locked(upstream, packed);
     struct nd_upstream_set *set = against == NULL ? set_locked(upstream, value) : NULL;
@@ -307,6 +322,7 @@ static bool submit(struct nd_upstream *upstream, struct nd_slice authorization,
         return against != NULL;
     }
     (void)nd_map_put_u64(upstream->ops, op->id, op);
+    snprintf(set->address, sizeof set->address, "%s", caller.address == NULL ? "" : caller.address);
     nd_flow_push(upstream, &set->flows[kind], op, packed);
     return true;
 }
@@ -364,7 +380,7 @@ static void acked(void *arg, const struct nd_upstream_status *status, const void
     nd_free(adapter);
 }
 
-void nd_upstream_produce(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_produce(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                          const Narad__V1__ProduceRequest *request, nd_upstream_done_fn *done,
                          void *arg)
 {
@@ -376,20 +392,20 @@ void nd_upstream_produce(struct nd_upstream *upstream, struct nd_slice authoriza
     item.topic = request->topic;
     item.records = request->records;
     item.n_records = request->n_records;
-    if (!submit(upstream, authorization, ND_FLOW_PRODUCE, op, &item.base)) {
-        (void)nd_upstream_single(upstream, authorization, &method, &request->base, produced,
+    if (!submit(upstream, caller, ND_FLOW_PRODUCE, op, &item.base)) {
+        (void)nd_upstream_single(upstream, caller, &method, &request->base, produced,
                                  adapter_new(op));
     }
 }
 
-uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_slice authorization,
+uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                           const Narad__V1__Poll *poll, nd_upstream_done_fn *done, void *arg)
 {
     struct nd_upstream_op *op = nd_upstream_op_new(upstream, done, arg);
     Narad__V1__Poll item = *poll;
     uint64_t ticket = item.id = op->id;
     op->poll = true;
-    if (submit(upstream, authorization, ND_FLOW_POLL, op, &item.base)) {
+    if (submit(upstream, caller, ND_FLOW_POLL, op, &item.base)) {
         return ticket;
     }
     Narad__V1__ConsumeRequest request = NARAD__V1__CONSUME_REQUEST__INIT;
@@ -404,8 +420,7 @@ uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_slice authoriz
                                         .reply_type = &narad__v1__consume_response__descriptor,
                                         .poll = true,
                                         .wait_ms = poll->wait_ms};
-    return nd_upstream_single(upstream, authorization, &method, &request.base, polled,
-                              adapter_new(op));
+    return nd_upstream_single(upstream, caller, &method, &request.base, polled, adapter_new(op));
 }
 
 static void cancel_locked(struct nd_upstream *upstream, struct nd_upstream_op *op)
@@ -451,7 +466,7 @@ void nd_upstream_cancel_polls(struct nd_upstream *upstream)
     nd_free(ids);
 }
 
-void nd_upstream_ack(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_ack(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                      const Narad__V1__AckRequest *request, nd_upstream_done_fn *done, void *arg)
 {
     static const struct nd_upstream_method method = {
@@ -462,15 +477,14 @@ void nd_upstream_ack(struct nd_upstream *upstream, struct nd_slice authorization
     item.topic = request->topic;
     item.settles = request->settles;
     item.n_settles = request->n_settles;
-    if (!submit(upstream, authorization, ND_FLOW_ACK, op, &item.base)) {
-        (void)nd_upstream_single(upstream, authorization, &method, &request->base, acked,
-                                 adapter_new(op));
+    if (!submit(upstream, caller, ND_FLOW_ACK, op, &item.base)) {
+        (void)nd_upstream_single(upstream, caller, &method, &request->base, acked, adapter_new(op));
     }
 }
 
 /* --- calls --- */
 
-void nd_upstream_replay(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_replay(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                         const Narad__V1__ReplayRequest *request, nd_upstream_done_fn *done,
                         void *arg)
 {
@@ -478,12 +492,12 @@ void nd_upstream_replay(struct nd_upstream *upstream, struct nd_slice authorizat
                                                      .reply_type =
                                                          &narad__v1__replay_response__descriptor,
                                                      .may_be_none = true};
-    (void)nd_upstream_single(upstream, authorization, &method, &request->base, done, arg);
+    (void)nd_upstream_single(upstream, caller, &method, &request->base, done, arg);
 }
 
-void nd_upstream_call(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_call(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                       const struct nd_upstream_method *method, const ProtobufCMessage *request,
                       nd_upstream_done_fn *done, void *arg)
 {
-    (void)nd_upstream_single(upstream, authorization, method, request, done, arg);
+    (void)nd_upstream_single(upstream, caller, method, request, done, arg);
 }

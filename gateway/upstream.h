@@ -42,17 +42,22 @@ void nd_upstream_end(struct nd_upstream *upstream);
 /* Every operation ends (UNAVAILABLE, or UNKNOWN_OUTCOME) before it returns. */
 void nd_upstream_free(struct nd_upstream *upstream);
 
-/* `authorization`: the caller's header, or data NULL. */
+/* Who asks. Zeros: the gateway itself. */
+struct nd_upstream_caller {
+    struct nd_slice authorization; /* the header; data NULL: none */
+    const char *address;           /* numeric; for the broker's audit lines. NULL: not known */
+};
+
 typedef void nd_upstream_done_fn(void *arg, const struct nd_upstream_status *status,
                                  const void *reply);
 
 /* All or none of the records; `reply` is a Narad__V1__ProduceResult. Requests are packed before the
  * return, here and below. */
-void nd_upstream_produce(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_produce(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                          const Narad__V1__ProduceRequest *request, nd_upstream_done_fn *done,
                          void *arg);
 /* A poll; `reply` is a Narad__V1__PollResult. Returns its ticket. */
-uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_slice authorization,
+uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                           const Narad__V1__Poll *poll, nd_upstream_done_fn *done, void *arg);
 /* Its answer is not wanted any more; it comes all the same, soon, maybe with messages: give them
  * back. */
@@ -60,11 +65,11 @@ void nd_upstream_poll_cancel(struct nd_upstream *upstream, uint64_t ticket);
 /* Every poll that waits: as above. For a stop. */
 void nd_upstream_cancel_polls(struct nd_upstream *upstream);
 /* `reply` is a Narad__V1__AckItemResult. */
-void nd_upstream_ack(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_ack(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                      const Narad__V1__AckRequest *request, nd_upstream_done_fn *done, void *arg);
 /* The first message only; `reply` is a Narad__V1__ReplayResponse, NULL with OK: nothing is there.
  */
-void nd_upstream_replay(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_replay(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                         const Narad__V1__ReplayRequest *request, nd_upstream_done_fn *done,
                         void *arg);
 /* Our error for a gRPC code and a reason, which may be "" or NULL. */
@@ -79,7 +84,7 @@ struct nd_upstream_method {
     bool may_be_none; /* OK without a message is an answer */
     uint32_t wait_ms; /* how much longer than others it may take */
 };
-void nd_upstream_call(struct nd_upstream *upstream, struct nd_slice authorization,
+void nd_upstream_call(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                       const struct nd_upstream_method *method, const ProtobufCMessage *request,
                       nd_upstream_done_fn *done, void *arg);
 

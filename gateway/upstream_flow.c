@@ -65,9 +65,10 @@ static const struct nd_rpc_stream_events events = {on_message, on_drained, on_do
 static void open_locked(struct nd_upstream *upstream, struct nd_flow *flow)
     ND_REQUIRES(upstream->lock)
 {
-    struct nd_rpc_metadata metadata = {"authorization", flow->set->authorization};
-    struct nd_rpc_call_options options = {.metadata = &metadata,
-                                          .metadata_count = metadata.value[0] == '\0' ? 0 : 1};
+    struct nd_rpc_metadata metadata[ND_UPSTREAM_METADATA_MAX];
+    struct nd_rpc_call_options options = {.metadata = metadata};
+    options.metadata_count =
+        nd_upstream_metadata(metadata, flow->set->authorization, flow->set->address);
     flow->stream =
         nd_rpc_stream_open_with(upstream->channel, paths[flow->kind], &options, &events, flow);
 }

@@ -14,6 +14,7 @@
 #include "storage/base/thread.h"
 
 #include "gateway/upstream.h"
+#include "proto/rpc/client_address.h"
 
 enum nd_flow_kind { ND_FLOW_PRODUCE, ND_FLOW_POLL, ND_FLOW_ACK, ND_FLOW_KINDS };
 
@@ -22,6 +23,8 @@ enum {
     ND_FLOW_MESSAGE_ITEMS = 1000,
     ND_UPSTREAM_QUEUED_MAX = 64 << 20, /* packed and not handed to the transport */
     ND_AUTHORIZATION_MAX = 4096,       /* a longer one is none */
+    ND_ADDRESS_TEXT_MAX = 64,          /* INET6_ADDRSTRLEN and some */
+    ND_UPSTREAM_METADATA_MAX = 2,
 };
 
 /* An item of a stream's message, packed as an element of its repeated field. */
@@ -58,8 +61,9 @@ struct nd_flow {
 /* What one Authorization value shares. Lives while it is in the table or has a stream. */
 struct nd_upstream_set {
     struct nd_upstream *upstream;
-    char *authorization; /* "": none */
-    bool listed;         /* in the table */
+    char *authorization;               /* "": none */
+    char address[ND_ADDRESS_TEXT_MAX]; /* of who asked last, so of who a stream is opened for */
+    bool listed;                       /* in the table */
     uint64_t used_ns;
     struct nd_flow flows[ND_FLOW_KINDS];
 };
@@ -78,6 +82,9 @@ struct nd_upstream {
 };
 
 uint64_t nd_upstream_now_ns(void);
+/* What a call or stream says of who asks; returns how many. Both may be "". */
+size_t nd_upstream_metadata(struct nd_rpc_metadata out[ND_UPSTREAM_METADATA_MAX],
+                            const char *authorization, const char *address);
 /* The value as metadata; "" when it is none or cannot travel. The caller's. */
 char *nd_upstream_authorization(struct nd_slice header);
 struct nd_upstream_op *nd_upstream_op_new(struct nd_upstream *upstream, nd_upstream_done_fn *done,
@@ -112,7 +119,7 @@ struct nd_packed *nd_pack_item(const ProtobufCMessage *message);
 /* --- a stream of its own for one operation (upstream_single.c) --- */
 
 /* nd_upstream_call, with a ticket. */
-uint64_t nd_upstream_single(struct nd_upstream *upstream, struct nd_slice authorization,
+uint64_t nd_upstream_single(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                             const struct nd_upstream_method *method,
                             const ProtobufCMessage *request, nd_upstream_done_fn *done, void *arg);
 /* End an operation that never began, on the channel's thread. `text` is static. */

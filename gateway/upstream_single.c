@@ -79,17 +79,18 @@ static struct single *single_new(struct nd_upstream *upstream,
     return single;
 }
 
-uint64_t nd_upstream_single(struct nd_upstream *upstream, struct nd_slice authorization,
+uint64_t nd_upstream_single(struct nd_upstream *upstream, struct nd_upstream_caller caller,
                             const struct nd_upstream_method *method,
                             const ProtobufCMessage *request, nd_upstream_done_fn *done, void *arg)
 {
     struct nd_upstream_op *op = nd_upstream_op_new(upstream, done, arg);
-    char *value = nd_upstream_authorization(authorization);
-    struct nd_rpc_metadata metadata = {"authorization", value};
+    char *value = nd_upstream_authorization(caller.authorization);
+    struct nd_rpc_metadata metadata[ND_UPSTREAM_METADATA_MAX];
     struct nd_rpc_call_options options = {
         .deadline_ms = upstream->options.deadline_ms + method->wait_ms,
-        .metadata = &metadata,
-        .metadata_count = value[0] == '\0' ? 0 : 1,
+        .metadata = metadata,
+        .metadata_count =
+            nd_upstream_metadata(metadata, value, caller.address == NULL ? "" : caller.address),
     };
     uint64_t id = op->id;
     nd_mutex_lock(&upstream->lock); /* on_done takes it: the stream does not end meanwhile */

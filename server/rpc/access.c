@@ -1,10 +1,12 @@
 #include "server/rpc/access.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "storage/base/alloc.h"
 
+#include "proto/rpc/client_address.h"
 #include "server/rpc/handlers.h"
 #include "server/security/auth.h"
 
@@ -92,6 +94,32 @@ static void attach(struct nd_rpc_call *call, struct nd_caller *caller)
 
 /* --- authentication --- */
 
+static bool over_unix_socket(const char *peer)
+{
+    return strncmp(peer, "unix", 4) == 0;
+}
+
+static bool is_address(const char *text)
+{
+    struct in6_addr address;
+    return inet_pton(AF_INET, text, &address) == 1 || inet_pton(AF_INET6, text, &address) == 1;
+}
+
+/* For the audit log: "ipv4:10.0.0.1:4242", "unix:", or "http:10.0.0.1" as the gateway says it. Only
+ * over a Unix socket it is believed: nobody but the owner of the node connects there. */
+static void peer_of(const struct nd_rpc_call *call, char out[PEER_SIZE])
+{
+    char address[INET6_ADDRSTRLEN];
+    struct nd_slice told = nd_rpc_call_metadata(call, ND_CLIENT_ADDRESS);
+    nd_rpc_call_peer(call, out, PEER_SIZE);
+    if (over_unix_socket(out) && told.size > 0 && told.size < sizeof address) {
+        snprintf(address, sizeof address, "%.*s", (int)told.size, (const char *)told.data);
+        if (is_address(address)) {
+            snprintf(out, PEER_SIZE, "http:%s", address);
+        }
+    }
+}
+
 /* "ipv4:10.0.0.1:4242" -> "10.0.0.1"; false: somebody on this machine, over a Unix socket. */
 static bool host_of(struct nd_rpc_call *call, char *out, size_t out_size)
 {
@@ -99,7 +127,7 @@ static bool host_of(struct nd_rpc_call *call, char *out, size_t out_size)
     nd_rpc_call_peer(call, peer, sizeof peer);
     const char *host = strchr(peer, ':');
     char *port = strrchr(peer, ':');
-    if (host == NULL || strncmp(peer, "unix", 4) == 0) {
+    if (host == NULL || over_unix_socket(peer)) {
         return false;
     }
     if (port > host) {
@@ -183,7 +211,7 @@ enum nd_rpc_admission nd_access_authenticate(struct nd_rpc_call *call, void *han
     if (nd_rpc_call_right(call) == ND_RIGHT_METRICS && h->options.metrics_open) {
         return ND_RPC_ADMIT; /* nobody in particular: no other right is in this */
     }
-    nd_rpc_call_peer(call, peer, sizeof peer);
+    peer_of(call, peer);
     struct nd_auth_caller caller = {nd_rpc_call_metadata(call, "authorization"), peer};
     struct held *held = nd_xmalloc(sizeof *held);
     *held = (struct held){h, call, nd_metastore_users_version(h->options.metastore)};
@@ -403,7 +431,7 @@ void nd_access_audit(struct nd_rpc_call *call, const char *event, const char *su
                           : err == ND_ERR_PERMISSION_DENIED ? "denied"
                                                             : "failed";
     char peer[PEER_SIZE];
-    nd_rpc_call_peer(call, peer, sizeof peer);
+    peer_of(call, peer);
     nd_audit(h->options.auth, event, user == NULL ? "" : user->name, subject, outcome, peer);
     nd_user_unref(user);
 }

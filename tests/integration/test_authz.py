@@ -2,11 +2,15 @@
 """Who may do what over gRPC: every method for every kind of caller (I-101), and the ways in which nobody
 gets more than was given (I-102)."""
 
+import http.client
+import json
+import re
 import unittest
 
 import grpc
 
-from nodes import CODE, PATIENCE, admin_pb2, broker_pb2, health_pb2, health_pb2_grpc, types_pb2
+from nodes import (CODE, PATIENCE, admin_pb2, admin_pb2_grpc, broker_pb2, health_pb2, health_pb2_grpc, types_pb2,
+                   wait_until)
 from people import ROOT_PASSWORD, Person, SecureNode, basic, grant, refusal
 
 TOPIC = "m-topic"
@@ -397,6 +401,47 @@ class Audit(unittest.TestCase):
         for text in (node.log(), metrics):
             for secret in ("hush-hush", ROOT_PASSWORD, "$2b$", basic("admin", ROOT_PASSWORD)[0][1][6:]):
                 self.assertNotIn(secret, text)
+
+    def ready(self, node, name):
+        with open(node.path("ready.json"), encoding="utf-8") as file:
+            return json.load(file)[name]
+
+    def over_http(self, node, name, username, password):
+        """Produce and ask for users: over a shared stream, and as a call."""
+        connection = http.client.HTTPConnection(self.ready(node, "http_addr"), timeout=PATIENCE)
+        self.addCleanup(connection.close)
+        for method, path, body in (("POST", "/v1/topics/t/produce", b"x"), ("POST", "/v1/topics",
+                                   json.dumps({"name": name}))):
+            connection.request(method, path, body, {"Authorization": basic(username, password)[0][1]})
+            connection.getresponse().read()
+
+    def peers(self, node):
+        """actor or subject -> the peers in its lines, those over TCP without their port."""
+        found = {}
+        for line in node.audit():
+            if "peer" in line:
+                peer = re.sub(r":[0-9]+$", "", line["peer"]) if line["peer"].startswith("ipv4") else line["peer"]
+                found.setdefault(line.get("subject") or line["actor"], set()).add(peer)
+        return found
+
+    def test_a_line_tells_from_where_and_believes_the_gateway_only(self):
+        node = SecureNode()
+        self.addCleanup(node.close)
+        def stranger_is_told():  # not at once where ten lines of that second are there already
+            self.over_http(node, "unused", "stranger", "x")
+            return "stranger" in self.peers(node)
+        wait_until(stranger_is_told, "the line of who is not known")
+        self.over_http(node, "made", "admin", ROOT_PASSWORD)
+        unix = grpc.insecure_channel("unix:" + self.ready(node, "grpc_socket"))
+        self.addCleanup(unix.close)
+        for channel, name, told in ((node.channel, "liar", "192.0.2.7"), (unix, "local", "192.0.2.8"),
+                                    (unix, "six", "2001:db8::1"), (unix, "odd", "x peer=y"), (unix, "long", "1" * 99)):
+            admin_pb2_grpc.AdminStub(channel).CreateTopic(
+                admin_pb2.CreateTopicRequest(name=name), timeout=PATIENCE,
+                metadata=basic("admin", ROOT_PASSWORD) + [("narad-client-address", told)])
+        self.assertEqual({who: peers for who, peers in self.peers(node).items() if who != "admin"}, {
+            "stranger": {"http:127.0.0.1"}, "made": {"http:127.0.0.1"}, "liar": {"ipv4:127.0.0.1"},
+            "local": {"http:192.0.2.8"}, "six": {"http:2001:db8::1"}, "odd": {"unix:"}, "long": {"unix:"}})
 
 
 if __name__ == "__main__":

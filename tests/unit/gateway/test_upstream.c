@@ -100,6 +100,13 @@ static void hold(struct test *test, bool deaf)
     nd_mutex_unlock(&test->node.lock);
 }
 
+static struct nd_upstream_caller by(const char *authorization)
+{
+    bool none = authorization == NULL;
+    return (struct nd_upstream_caller){none ? nd_slice_make(NULL, 0) : nd_slice_str(authorization),
+                                       "192.0.2.7"};
+}
+
 static void produce(struct test *test, const char *authorization)
 {
     Narad__V1__Record record = NARAD__V1__RECORD__INIT, *records[] = {&record};
@@ -111,10 +118,7 @@ static void produce(struct test *test, const char *authorization)
     request.topic = topic;
     request.records = records;
     request.n_records = 1;
-    nd_upstream_produce(test->upstream,
-                        authorization == NULL ? nd_slice_make(NULL, 0)
-                                              : nd_slice_str(authorization),
-                        &request, done, &test->outcome);
+    nd_upstream_produce(test->upstream, by(authorization), &request, done, &test->outcome);
 }
 
 static uint64_t poll_as(struct test *test, const char *authorization)
@@ -123,8 +127,7 @@ static uint64_t poll_as(struct test *test, const char *authorization)
     char topic[] = "t";
     poll.topic = topic;
     poll.wait_ms = 10000;
-    return nd_upstream_poll(test->upstream, nd_slice_str(authorization), &poll, polled,
-                            &test->outcome);
+    return nd_upstream_poll(test->upstream, by(authorization), &poll, polled, &test->outcome);
 }
 
 static void ack(struct test *test, const char *authorization)
@@ -137,7 +140,7 @@ static void ack(struct test *test, const char *authorization)
     request.topic = topic;
     request.settles = settles;
     request.n_settles = 1;
-    nd_upstream_ack(test->upstream, nd_slice_str(authorization), &request, done, &test->outcome);
+    nd_upstream_ack(test->upstream, by(authorization), &request, done, &test->outcome);
 }
 
 static void wait_done(struct test *test, uint32_t count)
@@ -165,7 +168,7 @@ static void produce__what_gathers_behind_a_message_goes_out_as_one(void **state)
     char topic[] = "t";
     request.topic = topic;
 
-    nd_upstream_replay(test->upstream, nd_slice_make(NULL, 0), &request, burst, test);
+    nd_upstream_replay(test->upstream, by(NULL), &request, burst, test);
     wait_done(test, 500);
 
     assert_int_equal(test->outcome.err, ND_OK);
@@ -447,16 +450,16 @@ static void replay__brings_one_message_nothing_or_an_error(void **state)
     char topic[] = "t";
     request.topic = topic;
 
-    nd_upstream_replay(test->upstream, nd_slice_str("one"), &request, replayed, &test->outcome);
+    nd_upstream_replay(test->upstream, by("one"), &request, replayed, &test->outcome);
     wait_done(test, 1);
     assert_int_equal(test->outcome.messages, 1);
     request.offset = 1;
-    nd_upstream_replay(test->upstream, nd_slice_str("one"), &request, replayed, &test->outcome);
+    nd_upstream_replay(test->upstream, by("one"), &request, replayed, &test->outcome);
     wait_done(test, 2);
     assert_int_equal(test->outcome.err, ND_OK);
     assert_int_equal(test->outcome.messages, 1);
     request.offset = 2;
-    nd_upstream_replay(test->upstream, nd_slice_str("one"), &request, replayed, &test->outcome);
+    nd_upstream_replay(test->upstream, by("one"), &request, replayed, &test->outcome);
     wait_done(test, 3);
 
     assert_int_equal(test->outcome.err, ND_ERR_GONE);
