@@ -44,10 +44,10 @@ void nd_shard_init(struct nd_shard *shard, struct nd_broker *broker, uint32_t in
     shard->topics = nd_map_new(nd_env_random_u64(shard->env));
     shard->meters = nd_map_new(nd_env_random_u64(shard->env));
     shard->deliveries = nd_xcalloc(ND_POLL_MESSAGES_MAX, sizeof *shard->deliveries);
-    struct nd_list *lists[] = {&shard->ending,  &shard->woken,  &shard->arrivals, &shard->stuck,
-                               &shard->accepts, &shard->cached, &shard->frames,   &shard->dirty,
-                               &shard->watched, &shard->walk,   &shard->held,
-                               &shard->usage_stale};
+    struct nd_list *lists[] = {&shard->ending, &shard->woken,   &shard->arrivals,
+                               &shard->stuck,  &shard->accepts, &shard->cached,
+                               &shard->frames, &shard->dirty,   &shard->watched,
+                               &shard->walk,   &shard->held,    &shard->usage_stale};
     for (size_t i = 0; i < ND_ARRAY_SIZE(lists); i++) {
         nd_list_init(lists[i]);
     }
