@@ -224,6 +224,8 @@ void nd_auth_hash(struct nd_auth *auth, struct nd_slice password,
 
 /* --- audit lines --- */
 
+#define AUDIT_PAIRS "actor=%s subject=%s outcome=%s peer=%s"
+
 void nd_audit(struct nd_auth *auth, const char *event, const char *actor, const char *subject,
               const char *outcome, const char *peer)
 {
@@ -233,8 +235,11 @@ void nd_audit(struct nd_auth *auth, const char *event, const char *actor, const 
     for (size_t i = 0; i < ND_ARRAY_SIZE(texts); i++) {
         nd_log_quote(quoted[i], sizeof quoted[i], texts[i] == NULL ? "" : texts[i]);
     }
-    nd_log(auth->options.log,
-           outcome != NULL && strcmp(outcome, "ok") == 0 ? ND_LOG_INFO : ND_LOG_WARN, "audit",
-           event, "actor=%s subject=%s outcome=%s peer=%s", quoted[0], quoted[1], quoted[2],
-           quoted[3]);
+    if (outcome != NULL && strcmp(outcome, "ok") == 0) { /* paced by the changes themselves */
+        nd_log_each(auth->options.log, ND_LOG_INFO, "audit", event, AUDIT_PAIRS, quoted[0],
+                    quoted[1], quoted[2], quoted[3]);
+    } else { /* whoever guesses does not fill the disk */
+        nd_log(auth->options.log, ND_LOG_WARN, "audit", event, AUDIT_PAIRS, quoted[0], quoted[1],
+               quoted[2], quoted[3]);
+    }
 }

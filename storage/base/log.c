@@ -315,6 +315,7 @@ struct event {
     const char *component, *name, *pairs;
     uint32_t suppressed;
     bool lasting;
+    bool each; /* not limited */
 };
 
 static void put_json_line(struct nd_buf *out, int64_t wall_ms, const struct event *event)
@@ -404,6 +405,9 @@ static bool is_allowed_locked(struct nd_log *log, const struct event *event, uin
     uint64_t now_ns = log->env->mono_ns(log->env->impl);
     uint32_t lasting = 0;
 
+    if (event->each) {
+        return true;
+    }
     if (event->lasting && !is_news_locked(log, event, now_ns, &lasting)) {
         return false;
     }
@@ -504,6 +508,17 @@ void nd_log_lasting(struct nd_log *log, enum nd_log_level level, const char *com
                     const char *event, const char *pairs, ...)
 {
     struct event line = {.level = level, .component = component, .name = event, .lasting = true};
+    va_list args;
+
+    va_start(args, pairs);
+    format_event(log, &line, pairs, args);
+    va_end(args);
+}
+
+void nd_log_each(struct nd_log *log, enum nd_log_level level, const char *component,
+                 const char *event, const char *pairs, ...)
+{
+    struct event line = {.level = level, .component = component, .name = event, .each = true};
     va_list args;
 
     va_start(args, pairs);

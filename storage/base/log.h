@@ -44,6 +44,11 @@ void nd_log(struct nd_log *log, enum nd_log_level level, const char *component, 
 void nd_log_lasting(struct nd_log *log, enum nd_log_level level, const char *component,
                     const char *event, const char *pairs, ...) ND_PRINTF(5, 6);
 
+/* The same for what must not be missing from a record of deeds: never limited. Only for lines whose
+ * number the program bounds by other means. */
+void nd_log_each(struct nd_log *log, enum nd_log_level level, const char *component,
+                 const char *event, const char *pairs, ...) ND_PRINTF(5, 6);
+
 /* Writes `text` in double quotes, with quotes, backslashes and control bytes escaped, for a %s of
  * `pairs`; cut to fit `out_size` (at least 3). Returns `out`. */
 const char *nd_log_quote(char *out, size_t out_size, const char *text);

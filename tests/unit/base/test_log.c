@@ -349,6 +349,22 @@ static void log__a_flood_of_warnings_hides_no_information(void **state)
     assert_non_null(strstr(written(f), "INFO  audit: user create outcome=ok\n"));
 }
 
+static void log_each__leaves_nothing_out(void **state)
+{
+    struct fixture *f = *state;
+    char want[64];
+
+    start(f, ND_LOG_TEXT);
+    for (int i = 0; i < 100; i++) {
+        nd_log_each(f->log, ND_LOG_INFO, "audit", "user create", "subject=u%d outcome=ok", i);
+    }
+    const char *text = written(f);
+    for (int i = 0; i < 100; i++) {
+        snprintf(want, sizeof want, "audit: user create subject=u%d outcome=ok\n", i);
+        assert_non_null(strstr(text, want));
+    }
+}
+
 static void log__counts_suppressed_as_a_number_in_json(void **state)
 {
     struct fixture *f = *state;
@@ -422,6 +438,7 @@ int main(void)
         CASE(log__limits_repeated_events_and_says_how_many),
         CASE(log_lasting__tells_a_fault_once_and_reminds_once_a_minute),
         CASE(log__a_flood_of_warnings_hides_no_information),
+        CASE(log_each__leaves_nothing_out),
         CASE(log__counts_suppressed_as_a_number_in_json),
         CASE(log__keeps_lines_whole_between_threads),
     };
