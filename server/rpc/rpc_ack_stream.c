@@ -202,7 +202,7 @@ static void take_items(struct ack_stream *s, Narad__V1__AckItem *const *items, s
 
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
 {
-    struct ack_stream *s = nd_rpc_call_user(call);
+    struct ack_stream *s = ND_CONTAINER_OF(nd_stream_of(call), struct ack_stream, base);
     const Narad__V1__AckStreamRequest *r =
         nd_rpc_call_decode(call, &narad__v1__ack_stream_request__descriptor, message);
     if (r == NULL) {
@@ -226,32 +226,7 @@ static const struct nd_stream_ops ops = {.release = release};
 static void on_open(struct nd_rpc_call *call)
 {
     struct ack_stream *s = nd_xcalloc(1, sizeof *s);
-    nd_rpc_call_set_user(call, s);
     nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->settles);
-}
-
-static void on_half_close(struct nd_rpc_call *call)
-{
-    struct ack_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, false, ND_OK, NULL);
-}
-
-static void on_drained(struct nd_rpc_call *call)
-{
-    struct ack_stream *s = nd_rpc_call_user(call);
-    (void)nd_stream_drained(&s->base);
-}
-
-static void on_cancel(struct nd_rpc_call *call)
-{
-    struct ack_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
-}
-
-static void on_done(struct nd_rpc_call *call)
-{
-    struct ack_stream *s = nd_rpc_call_user(call);
-    nd_stream_close(&s->base);
 }
 
 const struct nd_rpc_method nd_rpc_ack_stream = {
@@ -260,10 +235,10 @@ const struct nd_rpc_method nd_rpc_ack_stream = {
     .message_bytes_max = 4 << 20,
     .on_open = on_open,
     .on_message = on_message,
-    .on_half_close = on_half_close,
-    .on_drained = on_drained,
-    .on_cancel = on_cancel,
-    .on_done = on_done,
+    .on_half_close = nd_stream_on_half_close,
+    .on_drained = nd_stream_on_drained,
+    .on_cancel = nd_stream_on_cancel,
+    .on_done = nd_stream_on_done,
     .manual_read = true,
     .right = ND_RIGHT_CONSUME,
 };

@@ -27,7 +27,7 @@ static void on_produce(struct nd_rpc_call *call, struct nd_slice request)
 
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
 {
-    struct nd_stream *s = nd_rpc_call_user(call);
+    struct nd_stream *s = nd_stream_of(call);
     struct nd_wire_batch *items;
     uint32_t count;
     enum nd_err err = nd_wire_get_items(message, nd_rpc_call_arena(call), &items, &count);
@@ -60,28 +60,7 @@ static const struct nd_stream_ops ops = {.release = release};
 static void on_open(struct nd_rpc_call *call)
 {
     struct nd_stream *s = nd_xcalloc(1, sizeof *s);
-    nd_rpc_call_set_user(call, s);
     nd_stream_open(s, call, &ops, &nd_handlers_of(call)->produce);
-}
-
-static void on_half_close(struct nd_rpc_call *call)
-{
-    nd_stream_end(nd_rpc_call_user(call), false, ND_OK, NULL);
-}
-
-static void on_drained(struct nd_rpc_call *call)
-{
-    (void)nd_stream_drained(nd_rpc_call_user(call));
-}
-
-static void on_cancel(struct nd_rpc_call *call)
-{
-    nd_stream_end(nd_rpc_call_user(call), true, ND_ERR_CANCELLED, NULL);
-}
-
-static void on_done(struct nd_rpc_call *call)
-{
-    nd_stream_close(nd_rpc_call_user(call));
 }
 
 const struct nd_rpc_method nd_rpc_bench_produce = {
@@ -97,10 +76,10 @@ const struct nd_rpc_method nd_rpc_bench_produce_stream = {
     .message_bytes_max = 20 << 20,
     .on_open = on_open,
     .on_message = on_message,
-    .on_half_close = on_half_close,
-    .on_drained = on_drained,
-    .on_cancel = on_cancel,
-    .on_done = on_done,
+    .on_half_close = nd_stream_on_half_close,
+    .on_drained = nd_stream_on_drained,
+    .on_cancel = nd_stream_on_cancel,
+    .on_done = nd_stream_on_done,
     .manual_read = true,
     .right = ND_RIGHT_ANY,
 };

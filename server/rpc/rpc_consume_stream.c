@@ -230,7 +230,7 @@ static void abandon(struct nd_stream *stream)
 
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
 {
-    struct consume_stream *s = nd_rpc_call_user(call);
+    struct consume_stream *s = ND_CONTAINER_OF(nd_stream_of(call), struct consume_stream, base);
     const Narad__V1__ConsumeStreamRequest *r =
         nd_rpc_call_decode(call, &narad__v1__consume_stream_request__descriptor, message);
     if (r == NULL) {
@@ -264,33 +264,7 @@ static void on_open(struct nd_rpc_call *call)
 {
     struct consume_stream *s = nd_xcalloc(1, sizeof *s);
     s->polls = nd_map_new((uint64_t)(uintptr_t)s); /* ids are the client's own, on its own stream */
-    nd_rpc_call_set_user(call, s);
     nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->settles);
-}
-
-/* The open polls are still answered. */
-static void on_half_close(struct nd_rpc_call *call)
-{
-    struct consume_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, false, ND_OK, NULL);
-}
-
-static void on_drained(struct nd_rpc_call *call)
-{
-    struct consume_stream *s = nd_rpc_call_user(call);
-    (void)nd_stream_drained(&s->base);
-}
-
-static void on_cancel(struct nd_rpc_call *call)
-{
-    struct consume_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
-}
-
-static void on_done(struct nd_rpc_call *call)
-{
-    struct consume_stream *s = nd_rpc_call_user(call);
-    nd_stream_close(&s->base);
 }
 
 const struct nd_rpc_method nd_rpc_consume_stream = {
@@ -299,10 +273,10 @@ const struct nd_rpc_method nd_rpc_consume_stream = {
     .message_bytes_max = 4 << 20,
     .on_open = on_open,
     .on_message = on_message,
-    .on_half_close = on_half_close,
-    .on_drained = on_drained,
-    .on_cancel = on_cancel,
-    .on_done = on_done,
+    .on_half_close = nd_stream_on_half_close,
+    .on_drained = nd_stream_on_drained,
+    .on_cancel = nd_stream_on_cancel,
+    .on_done = nd_stream_on_done,
     .manual_read = true,
     .right = ND_RIGHT_CONSUME,
 };

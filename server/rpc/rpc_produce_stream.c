@@ -389,7 +389,7 @@ static void take_items(struct produce_stream *s, const struct nd_wire_batch *ite
 
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
 {
-    struct produce_stream *s = nd_rpc_call_user(call);
+    struct produce_stream *s = ND_CONTAINER_OF(nd_stream_of(call), struct produce_stream, base);
     struct nd_wire_batch *items;
     uint32_t count;
     enum nd_err err = nd_wire_get_items(message, nd_rpc_call_arena(call), &items, &count);
@@ -421,32 +421,7 @@ static void on_open(struct nd_rpc_call *call)
 {
     struct produce_stream *s = nd_xcalloc(1, sizeof *s);
     nd_list_init(&s->groups);
-    nd_rpc_call_set_user(call, s);
     nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->produce);
-}
-
-static void on_half_close(struct nd_rpc_call *call)
-{
-    struct produce_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, false, ND_OK, NULL);
-}
-
-static void on_drained(struct nd_rpc_call *call)
-{
-    struct produce_stream *s = nd_rpc_call_user(call);
-    (void)nd_stream_drained(&s->base);
-}
-
-static void on_cancel(struct nd_rpc_call *call)
-{
-    struct produce_stream *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
-}
-
-static void on_done(struct nd_rpc_call *call)
-{
-    struct produce_stream *s = nd_rpc_call_user(call);
-    nd_stream_close(&s->base);
 }
 
 const struct nd_rpc_method nd_rpc_produce_stream = {
@@ -455,10 +430,10 @@ const struct nd_rpc_method nd_rpc_produce_stream = {
     .message_bytes_max = 20 << 20,
     .on_open = on_open,
     .on_message = on_message,
-    .on_half_close = on_half_close,
-    .on_drained = on_drained,
-    .on_cancel = on_cancel,
-    .on_done = on_done,
+    .on_half_close = nd_stream_on_half_close,
+    .on_drained = nd_stream_on_drained,
+    .on_cancel = nd_stream_on_cancel,
+    .on_done = nd_stream_on_done,
     .manual_read = true,
     .right = ND_RIGHT_PRODUCE,
 };

@@ -254,7 +254,7 @@ static bool start(struct subscription *s, const Narad__V1__SubscribeStart *r)
 
 static void on_message(struct nd_rpc_call *call, struct nd_slice message)
 {
-    struct subscription *s = nd_rpc_call_user(call);
+    struct subscription *s = ND_CONTAINER_OF(nd_stream_of(call), struct subscription, base);
     const Narad__V1__SubscribeRequest *r =
         nd_rpc_call_decode(call, &narad__v1__subscribe_request__descriptor, message);
     if (r == NULL) {
@@ -327,14 +327,13 @@ static void on_open(struct nd_rpc_call *call)
     struct subscription *s = nd_xcalloc(1, sizeof *s);
     nd_list_init(&s->batches);
     nd_pace_init(&s->pace, paced);
-    nd_rpc_call_set_user(call, s);
     nd_stream_open(&s->base, call, &ops, &nd_handlers_of(call)->settles);
 }
 
 /* No settles any more: what was sent is confirmed, the leases end. */
 static void on_half_close(struct nd_rpc_call *call)
 {
-    struct subscription *s = nd_rpc_call_user(call);
+    struct subscription *s = ND_CONTAINER_OF(nd_stream_of(call), struct subscription, base);
     if (s->topic == NULL) {
         nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT,
                       "start: required in the first message of the stream");
@@ -345,7 +344,7 @@ static void on_half_close(struct nd_rpc_call *call)
 
 static void on_drained(struct nd_rpc_call *call)
 {
-    struct subscription *s = nd_rpc_call_user(call);
+    struct subscription *s = ND_CONTAINER_OF(nd_stream_of(call), struct subscription, base);
     if (!nd_stream_drained(&s->base)) {
         return;
     }
@@ -354,15 +353,9 @@ static void on_drained(struct nd_rpc_call *call)
     nd_mutex_unlock(&s->base.lock);
 }
 
-static void on_cancel(struct nd_rpc_call *call)
-{
-    struct subscription *s = nd_rpc_call_user(call);
-    nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL);
-}
-
 static void on_done(struct nd_rpc_call *call)
 {
-    struct subscription *s = nd_rpc_call_user(call);
+    struct subscription *s = ND_CONTAINER_OF(nd_stream_of(call), struct subscription, base);
     nd_stream_end(&s->base, true, ND_ERR_CANCELLED, NULL); /* from here on nothing is paced */
     nd_pacer_forget(nd_handlers_of(call)->options.pacer, &s->pace);
     nd_stream_close(&s->base);
@@ -376,7 +369,7 @@ const struct nd_rpc_method nd_rpc_subscribe = {
     .on_message = on_message,
     .on_half_close = on_half_close,
     .on_drained = on_drained,
-    .on_cancel = on_cancel,
+    .on_cancel = nd_stream_on_cancel,
     .on_done = on_done,
     .manual_read = true,
     .right = ND_RIGHT_CONSUME,

@@ -33,6 +33,7 @@ void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
                     const struct nd_stream_ops *ops, struct nd_budget *budget)
 {
     stream->handlers = nd_handlers_of(call);
+    nd_rpc_call_set_user(call, stream);
     nd_rpc_call_ref(call);
     stream->call = call;
     stream->caller = nd_caller_ref(nd_access_caller(call));
@@ -200,6 +201,26 @@ void nd_stream_end(struct nd_stream *stream, bool abandon, enum nd_err err, cons
         gone = nd_stream_flush_locked(stream, 1);
         nd_stream_unlock(stream, gone);
     }
+}
+
+void nd_stream_on_half_close(struct nd_rpc_call *call)
+{
+    nd_stream_end(nd_stream_of(call), false, ND_OK, NULL);
+}
+
+void nd_stream_on_drained(struct nd_rpc_call *call)
+{
+    (void)nd_stream_drained(nd_stream_of(call));
+}
+
+void nd_stream_on_cancel(struct nd_rpc_call *call)
+{
+    nd_stream_end(nd_stream_of(call), true, ND_ERR_CANCELLED, NULL);
+}
+
+void nd_stream_on_done(struct nd_rpc_call *call)
+{
+    nd_stream_close(nd_stream_of(call));
 }
 
 void nd_streams_end(struct nd_handlers *handlers, enum nd_err err, const char *text)

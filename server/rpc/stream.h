@@ -51,7 +51,8 @@ struct nd_stream {
 
 enum { ND_STREAM_QUEUED_MAX = 256 << 10 }; /* unsent answers beyond it stop reads and deliveries */
 
-/* on_open: registers it; the first message is read by the stack. */
+/* on_open: registers it, and it is the call's user from now on; the first message is read by the
+ * stack. */
 void nd_stream_open(struct nd_stream *stream, struct nd_rpc_call *call,
                     const struct nd_stream_ops *ops, struct nd_budget *budget);
 /* on_done. The stream is released now or with its last operation. */
@@ -91,6 +92,17 @@ bool nd_stream_drained(struct nd_stream *stream);
  * on the worker. @thread any
  */
 void nd_stream_end(struct nd_stream *stream, bool abandon, enum nd_err err, const char *text);
+/* The stream of a call. */
+static inline struct nd_stream *nd_stream_of(const struct nd_rpc_call *call)
+{
+    return nd_rpc_call_user(call);
+}
+/* What a method does with these events when it has nothing of its own to do: after a half close
+ * what was begun is still answered, a cancel abandons it. */
+void nd_stream_on_half_close(struct nd_rpc_call *call);
+void nd_stream_on_drained(struct nd_rpc_call *call);
+void nd_stream_on_cancel(struct nd_rpc_call *call);
+void nd_stream_on_done(struct nd_rpc_call *call);
 /* All of a node's. */
 void nd_streams_end(struct nd_handlers *handlers, enum nd_err err, const char *text);
 
