@@ -9,11 +9,13 @@
 
 /* libmicrohttpd calls us like this, all on one loop thread:
  *
- *   nd_http_began      the request line is there
- *   nd_http_called     the head is there           answered now: the body is not read, the
- * connection ends nd_http_called     bytes of the body, again and again nd_http_called     the body
- * is there           the handler runs; suspended unless it answered nd_http_called     resumed the
- * answer is queued nd_http_ended      sent, or the connection broke */
+ *   nd_http_began    the request line is there
+ *   nd_http_called   the head is there (answered now: the body is not read, the connection ends)
+ *   nd_http_called   bytes of the body, again and again
+ *   nd_http_called   the body is there
+ *   nd_http_called   once more, at once: the handler runs; suspended unless it answered
+ *   nd_http_called   resumed: the answer is queued
+ *   nd_http_ended    sent, or the connection broke */
 
 enum { MS = 1000000 };
 

@@ -95,8 +95,10 @@ struct nd_http_field {
     struct nd_slice name, value;
 };
 
-/*  HEAD ─► BODY ─► SETTLE ─► ANSWER     SETTLE: the handler was called; asked again, it is
- * suspended ANSWER: asked again, the answer is there */
+/*  HEAD ─► BODY ─► SETTLE ─► ANSWER
+ *
+ * SETTLE: all of the body is there; asked again, the handler runs.
+ * ANSWER: the handler ran; asked again, its answer is there. */
 enum nd_http_stage {
     ND_HTTP_STAGE_HEAD,
     ND_HTTP_STAGE_BODY,
