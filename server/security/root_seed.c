@@ -4,6 +4,8 @@
 #include "storage/base/alloc.h"
 #include "storage/base/inbox.h"
 
+#include "server/security/grants.h"
+
 static const char created_text[] = "root account created";
 static const char perhaps_text[] = "root account perhaps created";
 
@@ -118,6 +120,24 @@ static bool is_ours(const struct nd_root_seed *seed, struct nd_user *const *user
     return false;
 }
 
+static bool has_admin(struct nd_user *const *users, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (nd_user_is_admin(users[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Users were made while security was off, none of them an admin: there never will be a root. */
+static void warn_of_no_admin(struct nd_root_seed *seed)
+{
+    nd_log(seed->log, ND_LOG_WARN, "audit", "no user is an admin",
+           "actor=narad subject=admin outcome=failed note=\"users cannot be managed; with security "
+           "off, give one of them the grant admin\"");
+}
+
 static void propose(struct nd_root_seed *seed)
 {
     seed->phase = PROPOSING;
@@ -128,7 +148,7 @@ static void look(struct nd_root_seed *seed)
 {
     struct nd_user **users = NULL;
     size_t count = nd_metastore_users(seed->metastore, &users);
-    bool ours = is_ours(seed, users, count);
+    bool ours = is_ours(seed, users, count), admin = has_admin(users, count);
 
     for (size_t i = 0; i < count; i++) {
         nd_user_unref(users[i]);
@@ -137,6 +157,9 @@ static void look(struct nd_root_seed *seed)
     if (ours) {
         announce(seed, created_text);
     } else if (count > 0) {
+        if (!admin) {
+            warn_of_no_admin(seed);
+        }
         end(seed);
     } else if (seed->hash[0] != '\0') {
         propose(seed);

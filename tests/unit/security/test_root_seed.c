@@ -163,6 +163,25 @@ static void root_seed__leaves_a_cluster_that_has_users_alone(void **state)
     assert_int_equal(users_seeds(world.users), 0);
     char *log = world_log(&world);
     assert_null(strstr(log, "root account"));
+    assert_null(strstr(log, "no user is an admin"));
+    nd_free(log);
+    world_close(&world);
+}
+
+/* Users made while security was off: none of them may manage users, and nobody ever will. */
+static void root_seed__says_that_nobody_of_the_users_is_an_admin(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_open(&world, 0);
+    users_delete(world.users, "admin");
+    nd_auth_seed_root(world.auth, NULL);
+    world_wait_log(&world, "no user is an admin");
+    nd_auth_stop(world.auth);
+    assert_int_equal(users_seeds(world.users), 0);
+    char *log = world_log(&world);
+    assert_null(strstr(log, "root account"));
     nd_free(log);
     world_close(&world);
 }
@@ -247,6 +266,7 @@ int main(void)
         cmocka_unit_test(root_seed__is_told_by_its_hash_when_the_answer_was_lost),
         cmocka_unit_test(root_seed__is_told_when_the_answer_comes_after_the_stop),
         cmocka_unit_test(root_seed__leaves_a_cluster_that_has_users_alone),
+        cmocka_unit_test(root_seed__says_that_nobody_of_the_users_is_an_admin),
         cmocka_unit_test(root_seed__that_another_node_won_says_nothing),
         cmocka_unit_test(root_seed__tries_again_until_there_is_a_user),
         cmocka_unit_test(root_seed__waits_for_the_metadata_and_ends_with_the_node),
