@@ -55,6 +55,10 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
         err = ND_ERR_OVERLOADED;
     }
     err = err == ND_ERR_CANCELLED ? ND_OK : err; /* cancelled by id: an empty answer */
+    if (s->base.abandoned && s->base.end_err == ND_ERR_UNAUTHENTICATED) {
+        err = s->base.end_err; /* the user is gone: an empty answer would say that it may ask on */
+        nd_errmsg_set(&msg, "%s", s->base.end_text);
+    }
     /* The right may have gone while it waited; of an abandoned stream the call may be gone, too. */
     if (!s->base.abandoned && (fit > 0 || p->revoked)) {
         err = nd_access_check(s->base.call, nd_slice_str(p->topic->name), &msg);

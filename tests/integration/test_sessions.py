@@ -140,6 +140,20 @@ class Sessions(unittest.TestCase):
         self.node.delete(self.name)
         self.expect_all_gone(calls)
 
+    def test_a_waiting_poll_of_who_is_gone_is_told_so(self):
+        """An empty answer would be one to a user who may ask again: 204 over HTTP, where it is 401."""
+        changes = (lambda: self.node.set_password(self.name, "another"), lambda: self.node.delete(self.name))
+        for change in changes:
+            call, _ = self.park()
+            change()
+            results = []
+            with self.assertRaises(grpc.RpcError):
+                for answer in call:
+                    results += answer.results
+            self.assertEqual([(r.id, r.code, r.error, r.reason) for r in results],
+                             [(1, 16, GONE, "UNAUTHENTICATED")])
+            self.me = Person(self.node, self.name, "another")
+
     def test_a_user_of_the_same_name_is_another_one(self):
         calls = self.open_all()
         self.node.delete(self.name)
