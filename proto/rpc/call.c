@@ -104,6 +104,7 @@ static void call_unref_worker(struct nd_rpc_call *call)
     if (atomic_fetch_sub_explicit(&call->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
+    identity_drop(call); /* as in call_delete: the memory must not bring it to the next call */
     if (worker->spare_count == ND_RPC_SPARE_CALLS_MAX) {
         call_delete(call);
         return;

@@ -1,8 +1,32 @@
 /* Who may call at all: calls that are held until it is known, identities, and what an error says
  * beside its text. */
+#include <grpc/grpc.h>
 #include <stdio.h>
 
 #include "rpc_fixture.h"
+
+/* The moment in which a held call's end has let its identity go and still has the call: in the
+ * place of grpc_call_unref (CMakeLists.txt). NULL: nothing happens in it. */
+static _Atomic(struct fixture *) admits_at_the_end;
+static unsigned admitted; /* guarded by the fixture's lock */
+
+void __real_grpc_call_unref(grpc_call *call);
+void __wrap_grpc_call_unref(grpc_call *call);
+
+void __wrap_grpc_call_unref(grpc_call *call)
+{
+    struct fixture *fixture = atomic_load(&admits_at_the_end);
+
+    __real_grpc_call_unref(call);
+    if (fixture != NULL && pthread_equal(pthread_self(), fixture->asked)) { /* the server's */
+        atomic_store(&admits_at_the_end, NULL);
+        fixture_admit(fixture, 0, ND_OK, NULL);
+        nd_mutex_lock(&fixture->lock);
+        admitted = 1;
+        nd_cond_broadcast(&fixture->changed);
+        nd_mutex_unlock(&fixture->lock);
+    }
+}
 
 static int setup(void **state)
 {
@@ -117,6 +141,29 @@ static void admission__a_deadline_ends_a_held_call(void **state)
     assert_int_equal(fixture->started, 0);
     assert_int_equal(fixture->done, 0);
     assert_int_equal(fixture->cancelled, 0);
+}
+
+static void admission__that_meets_the_end_leaves_nobody_in_the_next_call(void **state)
+{
+    struct fixture *fixture = *state;
+    struct outcome outcome;
+    struct watcher watcher;
+
+    admitted = 0;
+    watcher_open(&watcher, fixture, ECHO_BIDI, 0, false);
+    fixture_wait(fixture, &fixture->held_count, 1);
+    atomic_store(&admits_at_the_end, fixture);
+    nd_rpc_stream_cancel(watcher.stream);
+    fixture_wait(fixture, &admitted, 1);
+    watcher_wait(&watcher, &watcher.done, 1);
+
+    fixture->later = false;
+    for (int i = 0; i < 100; i++) { /* one of them has the memory */
+        echo_call(fixture, ECHO_PLAIN, "x", 0, &outcome);
+        assert_int_equal(outcome.code, 0);
+        assert_null(fixture->identity);
+    }
+    assert_int_equal(fixture_count(fixture, &fixture->identities), 1);
 }
 
 static void admission__a_stop_ends_held_calls(void **state)
@@ -314,6 +361,7 @@ int main(void)
         CASE(admission__later_may_refuse),
         CASE(admission__may_come_before_authenticate_returns),
         CASE(admission__a_deadline_ends_a_held_call),
+        CASE(admission__that_meets_the_end_leaves_nobody_in_the_next_call),
         CASE(admission__a_stop_ends_held_calls),
         CASE(admission__of_a_stream_lets_all_it_was_sent_through),
         CASE(admission__of_a_cancelled_stream_does_nothing),
