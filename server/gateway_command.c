@@ -47,8 +47,19 @@ static const struct {
      offsetof(struct way, tls_server_name)},
 };
 
+/* Of http. and gateway., but the broker's to decide. */
+static bool is_the_nodes(const char *key)
+{
+    return strcmp(key, "gateway.enabled") == 0 ||
+           strcmp(key, "http.metrics_unauthenticated") == 0 ||
+           strcmp(key, "http.max_produce_in_flight_per_identity") == 0;
+}
+
 static bool is_ours(const char *key)
 {
+    if (is_the_nodes(key)) {
+        return false;
+    }
     return strncmp(key, "http.", 5) == 0 || strncmp(key, "gateway.", 8) == 0 ||
            strncmp(key, "log.", 4) == 0 || strcmp(key, "compat") == 0;
 }

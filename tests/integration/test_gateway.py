@@ -331,7 +331,8 @@ class Alone(unittest.TestCase):
         self.assertEqual(shown.returncode, 0)
         for word in ("--broker", "NARAD_BROKER", "http.max_consume_wait", "NARAD_HTTP_ADDR", "--tls"):
             self.assertIn(word, shown.stdout)
-        self.assertNotIn("storage.data_dir", shown.stdout)
+        for word in ("storage.data_dir", "gateway.enabled", "http.metrics_unauthenticated", "http.max_produce"):
+            self.assertNotIn(word, shown.stdout)  # what a gateway alone does not do
 
 
 class Encrypted(unittest.TestCase):
