@@ -107,7 +107,7 @@ static enum nd_err enlist(struct consume_stream *s, struct stream_poll *p, struc
     return err;
 }
 
-static void cancel_locked(struct consume_stream *s, struct stream_poll *p) ND_REQUIRES(s->base.lock)
+static void cancel_locked(struct consume_stream *s, struct stream_poll *p)
 {
     if (p != NULL && !p->cancelled) {
         p->cancelled = true; /* in the map: its `done` has not run */
