@@ -86,7 +86,8 @@ class Crowd(unittest.TestCase):
                 channels.append(self.node.new_channel())
                 calls.append(self.subscribe(channels[-1]))
             wait_until(lambda: self.in_flight_calls() >= sizes.connections, "all are there")
-            self.assertGreaterEqual(self.descriptors(), files + sizes.connections)
+            # A few of those before may have been about to go, a log file among them.
+            self.assertGreaterEqual(self.descriptors(), files + sizes.connections - 4)
             self.others_work()
             for channel, (_, out) in zip(channels, calls):
                 channel.close()
