@@ -235,7 +235,7 @@ static void auth__the_same_wrong_password_costs_one_bcrypt_a_minute(void **state
 /* Five wrong ones, all different. */
 static void empty_bucket(struct world *world, const char *name)
 {
-    char password[16];
+    char password[32];
 
     for (int i = 0; i < 5; i++) {
         (void)snprintf(password, sizeof password, "guess-%d", i);
@@ -278,7 +278,7 @@ static void bucket_refill_not_lockout(void **state)
 static void auth__who_waits_for_the_same_bcrypt_spends_no_try(void **state)
 {
     struct world *world = *state;
-    char password[16];
+    char password[32];
 
     bcrypts_shut_gate();
     for (uint32_t i = 0; i < 20; i++) {
