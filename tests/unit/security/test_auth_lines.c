@@ -27,7 +27,7 @@ static void audit__failures_say_who_why_and_from_where(void **state)
     assert_int_equal(world_login(&world, "alice", "wrong"), ND_ERR_UNAUTHENTICATED);
     assert_int_equal(world_login(&world, "mallory", "guess"), ND_ERR_UNAUTHENTICATED);
     for (int i = 0; i < 5; i++) {
-        char password[16];
+        char password[32];
         (void)snprintf(password, sizeof password, "guess-%d", i);
         (void)world_login(&world, "alice", password);
     }
