@@ -216,6 +216,16 @@ void nd_call_refuse_stopping(struct nd_rpc_call *call)
     nd_rpc_call_fail(call, ND_ERR_UNAVAILABLE, "the node is stopping");
 }
 
+const void *nd_call_decode(struct nd_rpc_call *call, const ProtobufCMessageDescriptor *type,
+                           struct nd_slice request)
+{
+    const void *message = nd_rpc_call_decode(call, type, request);
+    if (message == NULL) {
+        nd_call_refuse_bytes(call, type->short_name);
+    }
+    return message;
+}
+
 void nd_call_refuse_bytes(struct nd_rpc_call *call, const char *type)
 {
     char text[128];

@@ -93,6 +93,10 @@ void nd_topic_errmsg(struct nd_handlers *handlers, enum nd_err err, const struct
 void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic,
                         int32_t partition);
 void nd_call_refuse_stopping(struct nd_rpc_call *call);
+/* A unary request in the call's arena; NULL: it is no message of that type, and was refused as
+ * below. */
+const void *nd_call_decode(struct nd_rpc_call *call, const ProtobufCMessageDescriptor *type,
+                           struct nd_slice request);
 /* Finish with INVALID_ARGUMENT: "the request is not a valid narad.v1.X message". */
 void nd_call_refuse_bytes(struct nd_rpc_call *call, const char *type);
 /* Send `bytes`, which nd_free releases, as the reply of a unary call, and finish it. */

@@ -91,9 +91,8 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_topic *topic;
     const Narad__V1__AckRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__ack_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__ack_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "AckRequest");
         return;
     }
     enum nd_err err = nd_access_check(call, nd_slice_str(r->topic), &msg);

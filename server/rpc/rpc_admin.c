@@ -133,9 +133,8 @@ static void on_create(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_topic_create create;
     const Narad__V1__CreateTopicRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__create_topic_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__create_topic_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "CreateTopicRequest");
         return;
     }
     struct nd_topic_wish wish = {
@@ -243,9 +242,8 @@ static void on_alter(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_errmsg msg = {""};
     const Narad__V1__AlterTopicRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__alter_topic_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__alter_topic_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "AlterTopicRequest");
         return;
     }
     if (!is_allowed(call, "topic alter", r->name)) {
@@ -291,9 +289,8 @@ static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_errmsg msg = {""};
     const Narad__V1__DeleteTopicRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__delete_topic_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__delete_topic_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "DeleteTopicRequest");
         return;
     }
     if (!is_allowed(call, "topic delete", r->name)) {
@@ -318,9 +315,8 @@ static void on_list(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_handlers *h = nd_handlers_of(call);
     const Narad__V1__ListTopicsRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__list_topics_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__list_topics_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "ListTopicsRequest");
         return;
     }
     if (!nd_metastore_caught_up(h->options.metastore)) {
@@ -360,16 +356,7 @@ static void on_list(struct nd_rpc_call *call, struct nd_slice request)
     nd_free(topics);
 }
 
-#define ADMIN_METHOD(variable, name, start, needed)                                                \
-    const struct nd_rpc_method variable = {                                                        \
-        .path = "/narad.v1.Admin/" name,                                                           \
-        .kind = ND_RPC_UNARY,                                                                      \
-        .message_bytes_max = 1 << 20,                                                              \
-        .on_start = start,                                                                         \
-        .right = needed,                                                                           \
-    }
-
-ADMIN_METHOD(nd_rpc_create_topic, "CreateTopic", on_create, ND_RIGHT_CREATE);
-ADMIN_METHOD(nd_rpc_alter_topic, "AlterTopic", on_alter, ND_RIGHT_MANAGE);
-ADMIN_METHOD(nd_rpc_delete_topic, "DeleteTopic", on_delete, ND_RIGHT_MANAGE);
-ADMIN_METHOD(nd_rpc_list_topics, "ListTopics", on_list, ND_RIGHT_ANY);
+ND_ADMIN_METHOD(nd_rpc_create_topic, "CreateTopic", on_create, ND_RIGHT_CREATE);
+ND_ADMIN_METHOD(nd_rpc_alter_topic, "AlterTopic", on_alter, ND_RIGHT_MANAGE);
+ND_ADMIN_METHOD(nd_rpc_delete_topic, "DeleteTopic", on_delete, ND_RIGHT_MANAGE);
+ND_ADMIN_METHOD(nd_rpc_list_topics, "ListTopics", on_list, ND_RIGHT_ANY);

@@ -200,9 +200,8 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_errmsg msg = {""};
     const Narad__V1__ConsumeRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__consume_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__consume_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "ConsumeRequest");
         return;
     }
     struct nd_poll_request wanted = {

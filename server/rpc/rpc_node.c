@@ -72,9 +72,8 @@ static void on_get(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_topic *topic;
     const Narad__V1__GetTopicRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__get_topic_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__get_topic_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "GetTopicRequest");
         return;
     }
     bool one = r->partition_choice_case == NARAD__V1__GET_TOPIC_REQUEST__PARTITION_CHOICE_PARTITION;
@@ -111,8 +110,7 @@ static void on_metrics(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_handlers *h = nd_handlers_of(call);
     struct nd_buf text;
-    if (nd_rpc_call_decode(call, &narad__v1__metrics_request__descriptor, request) == NULL) {
-        nd_call_refuse_bytes(call, "MetricsRequest");
+    if (nd_call_decode(call, &narad__v1__metrics_request__descriptor, request) == NULL) {
         return;
     }
     nd_buf_init(&text, METRICS_BYTES_MAX);
@@ -131,8 +129,7 @@ static void on_metrics(struct nd_rpc_call *call, struct nd_slice request)
 static void on_version(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_handlers *h = nd_handlers_of(call);
-    if (nd_rpc_call_decode(call, &narad__v1__version_request__descriptor, request) == NULL) {
-        nd_call_refuse_bytes(call, "VersionRequest");
+    if (nd_call_decode(call, &narad__v1__version_request__descriptor, request) == NULL) {
         return;
     }
     Narad__V1__VersionResponse response = NARAD__V1__VERSION_RESPONSE__INIT;

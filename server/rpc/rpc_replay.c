@@ -202,9 +202,8 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_topic *topic;
     const Narad__V1__ReplayRequest *q =
-        nd_rpc_call_decode(call, &narad__v1__replay_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__replay_request__descriptor, request);
     if (q == NULL) {
-        nd_call_refuse_bytes(call, "ReplayRequest");
         return;
     }
     uint32_t retry_after_ms = 0;

@@ -7,6 +7,7 @@
 #include "storage/base/alloc.h"
 
 #include "proto/narad/v1/admin.pb-c.h"
+#include "server/rpc/admin.h"
 #include "server/rpc/handlers.h"
 #include "server/rpc/user_view.h"
 #include "server/security/auth.h"
@@ -181,9 +182,8 @@ static void on_create(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_errmsg msg = {""};
     const Narad__V1__CreateUserRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__create_user_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__create_user_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "CreateUserRequest");
         return;
     }
     struct change *change = change_new(call, "user create", r->username);
@@ -247,9 +247,8 @@ static void on_set_grants(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_grant *grants = NULL;
     const Narad__V1__SetGrantsRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__set_grants_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__set_grants_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "SetGrantsRequest");
         return;
     }
     struct change *change = change_new(call, "user grants", r->username);
@@ -303,9 +302,8 @@ static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_errmsg msg = {""};
     const Narad__V1__DeleteUserRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__delete_user_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__delete_user_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "DeleteUserRequest");
         return;
     }
     struct change *change = change_new(call, "user delete", r->username);
@@ -389,9 +387,8 @@ static void on_set_password(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_user *target = NULL;
     const Narad__V1__SetPasswordRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__set_password_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__set_password_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "SetPasswordRequest");
         return;
     }
     struct change *change = change_new(call, "user password", r->username);
@@ -424,9 +421,8 @@ static void on_get(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     struct nd_user *user;
     const Narad__V1__GetUserRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__get_user_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__get_user_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "GetUserRequest");
         return;
     }
     enum nd_err err = nd_access_check(call, nd_slice_str(r->username), &msg);
@@ -469,8 +465,7 @@ static void on_list(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_handlers *h = nd_handlers_of(call);
     struct nd_errmsg msg = {""};
     struct nd_user **users;
-    if (nd_rpc_call_decode(call, &narad__v1__list_users_request__descriptor, request) == NULL) {
-        nd_call_refuse_bytes(call, "ListUsersRequest");
+    if (nd_call_decode(call, &narad__v1__list_users_request__descriptor, request) == NULL) {
         return;
     }
     enum nd_err err = nd_access_check(call, nd_slice_str(""), &msg);
@@ -519,9 +514,8 @@ static void on_check_access(struct nd_rpc_call *call, struct nd_slice request)
     struct nd_errmsg msg = {""};
     enum nd_right right;
     const Narad__V1__CheckAccessRequest *r =
-        nd_rpc_call_decode(call, &narad__v1__check_access_request__descriptor, request);
+        nd_call_decode(call, &narad__v1__check_access_request__descriptor, request);
     if (r == NULL) {
-        nd_call_refuse_bytes(call, "CheckAccessRequest");
         return;
     }
     enum nd_err err = right_of(r->action, &right, &msg);
@@ -544,19 +538,10 @@ static void on_check_access(struct nd_rpc_call *call, struct nd_slice request)
     nd_user_unref(user);
 }
 
-#define USERS_METHOD(variable, name, start, needed)                                                \
-    const struct nd_rpc_method variable = {                                                        \
-        .path = "/narad.v1.Admin/" name,                                                           \
-        .kind = ND_RPC_UNARY,                                                                      \
-        .message_bytes_max = 1 << 20,                                                              \
-        .on_start = start,                                                                         \
-        .right = needed,                                                                           \
-    }
-
-USERS_METHOD(nd_rpc_create_user, "CreateUser", on_create, ND_RIGHT_ADMIN);
-USERS_METHOD(nd_rpc_get_user, "GetUser", on_get, ND_RIGHT_ADMIN);
-USERS_METHOD(nd_rpc_list_users, "ListUsers", on_list, ND_RIGHT_ADMIN);
-USERS_METHOD(nd_rpc_delete_user, "DeleteUser", on_delete, ND_RIGHT_ADMIN);
-USERS_METHOD(nd_rpc_set_grants, "SetGrants", on_set_grants, ND_RIGHT_ADMIN);
-USERS_METHOD(nd_rpc_set_password, "SetPassword", on_set_password, ND_RIGHT_PASSWORD);
-USERS_METHOD(nd_rpc_check_access, "CheckAccess", on_check_access, ND_RIGHT_ANY);
+ND_ADMIN_METHOD(nd_rpc_create_user, "CreateUser", on_create, ND_RIGHT_ADMIN);
+ND_ADMIN_METHOD(nd_rpc_get_user, "GetUser", on_get, ND_RIGHT_ADMIN);
+ND_ADMIN_METHOD(nd_rpc_list_users, "ListUsers", on_list, ND_RIGHT_ADMIN);
+ND_ADMIN_METHOD(nd_rpc_delete_user, "DeleteUser", on_delete, ND_RIGHT_ADMIN);
+ND_ADMIN_METHOD(nd_rpc_set_grants, "SetGrants", on_set_grants, ND_RIGHT_ADMIN);
+ND_ADMIN_METHOD(nd_rpc_set_password, "SetPassword", on_set_password, ND_RIGHT_PASSWORD);
+ND_ADMIN_METHOD(nd_rpc_check_access, "CheckAccess", on_check_access, ND_RIGHT_ANY);
