@@ -53,8 +53,9 @@ enum nd_err nd_node_gateway_choose_socket(struct nd_node_gateway *g, const char 
 }
 
 enum nd_err nd_node_gateway_start(struct nd_node_gateway *g, const struct nd_settings *settings,
-                                  const char *socket, struct nd_metrics *metrics,
-                                  struct nd_log *log, struct nd_errmsg *msg)
+                                  const char *socket, struct nd_rpc_server *server,
+                                  struct nd_metrics *metrics, struct nd_log *log,
+                                  struct nd_errmsg *msg)
 {
     struct nd_gateway_options options;
     char target[600];
@@ -62,6 +63,7 @@ enum nd_err nd_node_gateway_start(struct nd_node_gateway *g, const struct nd_set
     nd_gateway_options_init(&options, settings);
     snprintf(target, sizeof target, "unix:%s", socket);
     options.upstream.channel.target = target;
+    options.upstream.channel.server = server;
     options.upstream.log = log;
     options.metrics = metrics;
     options.log = log;

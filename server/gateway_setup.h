@@ -20,9 +20,10 @@ struct nd_node_gateway {
  * long in a directory that only this user may enter. */
 ND_CHECKED enum nd_err nd_node_gateway_choose_socket(struct nd_node_gateway *node_gateway,
                                                      const char *data_dir, struct nd_errmsg *msg);
-/* The broker listens at `socket` already. */
+/* The broker listens at `socket` already; its server drives the gateway's calls. */
 ND_CHECKED enum nd_err nd_node_gateway_start(struct nd_node_gateway *node_gateway,
                                              const struct nd_settings *settings, const char *socket,
+                                             struct nd_rpc_server *server,
                                              struct nd_metrics *metrics, struct nd_log *log,
                                              struct nd_errmsg *msg);
 /* Its requests end; call it while the broker still answers. Also when it never was. */

@@ -516,7 +516,7 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
     }
     if (err == ND_OK && n->settings->gateway_enabled) {
         err = nd_node_gateway_start(&n->gateway, n->settings,
-                                    n->socket[0] != '\0' ? n->socket : n->gateway.socket,
+                                    n->socket[0] != '\0' ? n->socket : n->gateway.socket, n->rpc,
                                     n->metrics, n->options.log, msg);
         if (err == ND_OK) {
             tell_http_tls(n);

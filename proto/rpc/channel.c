@@ -63,13 +63,31 @@ static void channel_run(void *arg)
     }
 }
 
+static enum nd_err queue_take(struct nd_rpc_channel *channel, struct nd_rpc_server *server,
+                              struct nd_errmsg *msg)
+{
+    if (server != NULL) {
+        channel->server = server;
+        channel->queue = nd_rpc_server_queue_borrow(server);
+        return ND_OK;
+    }
+    channel->queue = grpc_completion_queue_create_for_next(NULL);
+    if (!nd_thread_start(&channel->thread, "rpc-channel", channel_run, channel)) {
+        nd_errmsg_set(msg, "cannot start the channel's thread");
+        return ND_ERR_NO_MEMORY;
+    }
+    return ND_OK;
+}
+
 static void channel_delete(struct nd_rpc_channel *channel)
 {
     nd_rpc_metadata_release(&channel->metadata);
     if (channel->core != NULL) {
         grpc_channel_destroy(channel->core);
     }
-    if (channel->queue != NULL) {
+    if (channel->server != NULL) {
+        nd_rpc_server_queue_return(channel->server);
+    } else if (channel->queue != NULL) {
         grpc_completion_queue_shutdown(channel->queue);
         nd_thread_join(&channel->thread);
         while (nd_rpc_queue_step(channel->queue)) { /* when the thread never was */
@@ -110,10 +128,8 @@ enum nd_err nd_rpc_channel_new(struct nd_rpc_channel **out,
     if (err != ND_OK) {
         goto fail;
     }
-    channel->queue = grpc_completion_queue_create_for_next(NULL);
-    if (!nd_thread_start(&channel->thread, "rpc-channel", channel_run, channel)) {
-        nd_errmsg_set(msg, "cannot start the channel's thread");
-        err = ND_ERR_NO_MEMORY;
+    err = queue_take(channel, options->server, msg);
+    if (err != ND_OK) {
         goto fail;
     }
     *out = channel;

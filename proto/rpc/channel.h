@@ -17,8 +17,9 @@ struct nd_rpc_metadata_list {
 
 struct nd_rpc_channel {
     grpc_channel *core;
-    grpc_completion_queue *queue;
-    struct nd_thread thread;
+    grpc_completion_queue *queue; /* the server's, when there is one */
+    struct nd_rpc_server *server;
+    struct nd_thread thread;              /* without a server */
     struct nd_rpc_metadata_list metadata; /* sent with every call */
     struct nd_arena arena;                /* the channel thread's, for the reply being delivered */
     struct nd_rpc_tag wake;

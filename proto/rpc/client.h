@@ -15,6 +15,7 @@
 #include "storage/base/slice.h"
 
 struct nd_rpc_channel;
+struct nd_rpc_server;
 struct nd_rpc_stream;
 
 struct nd_rpc_metadata {
@@ -35,6 +36,10 @@ struct nd_rpc_channel_options {
      * end shows when it is asked. */
     bool tls;
     const char *tls_ca_file, *tls_cert_file, *tls_key_file, *tls_server_name;
+    /* A started server of this process whose first worker is the channel's thread, too: a second
+     * thread in the core's poller slows every call of the process (README.md, Threads). The channel
+     * is freed before that server stops. NULL: a thread of its own. */
+    struct nd_rpc_server *server;
 };
 
 /* How one call differs from the others of its channel; zeros are usual. */

@@ -67,6 +67,12 @@ static inline bool nd_rpc_queue_step(grpc_completion_queue *queue)
 #define ND_RPC_KEY_RETRY_AFTER "narad-retry-after-ms"
 #define ND_RPC_CLOSED_TEXT     "the channel is closed"
 
+struct nd_rpc_server;
+/* The queue of the first worker of a started server, which does not stop before it is given back.
+ */
+grpc_completion_queue *nd_rpc_server_queue_borrow(struct nd_rpc_server *server);
+void nd_rpc_server_queue_return(struct nd_rpc_server *server);
+
 /* Channel arguments of a server or a channel. Keys and strings are borrowed. */
 enum { ND_RPC_ARGS_MAX = 24 };
 struct nd_rpc_args {

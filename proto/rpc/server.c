@@ -278,6 +278,18 @@ enum nd_err nd_rpc_server_start(struct nd_rpc_server *server, struct nd_errmsg *
     return ND_OK;
 }
 
+grpc_completion_queue *nd_rpc_server_queue_borrow(struct nd_rpc_server *server)
+{
+    ND_ASSERT(server->started && !server->stopped);
+    (void)atomic_fetch_add(&server->borrowers, 1);
+    return server->workers[0].queue;
+}
+
+void nd_rpc_server_queue_return(struct nd_rpc_server *server)
+{
+    (void)atomic_fetch_sub(&server->borrowers, 1);
+}
+
 void nd_rpc_server_set_serving(struct nd_rpc_server *server, bool serving)
 {
     nd_rpc_health_set(server->health, serving);
@@ -325,6 +337,7 @@ void nd_rpc_server_stop(struct nd_rpc_server *server, uint32_t grace_ms)
     if (!server->started || server->stopped) {
         return;
     }
+    ND_ASSERT(atomic_load(&server->borrowers) == 0); /* their channels are freed first */
     uint64_t deadline_ns = nd_rpc_now_ns() + (uint64_t)grace_ms * 1000000u;
     atomic_store(&server->stopping, true);
     nd_rpc_health_stop(server->health);

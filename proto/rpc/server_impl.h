@@ -23,6 +23,7 @@ struct nd_rpc_server {
     bool started, stopped;
     _Atomic bool stopping;
     _Atomic uint32_t calls_open;
+    _Atomic uint32_t borrowers; /* channels that the first worker drives */
     struct nd_rpc_tag shutdown_tag;
     struct nd_mutex lock;
     struct nd_cond changed;

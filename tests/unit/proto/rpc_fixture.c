@@ -10,6 +10,13 @@ enum { PATIENCE_S = 120, QUEUED_PAUSE = 1 << 20 };
 
 typedef Narad__V1__Header header;
 
+static bool shared;
+
+void fixture_arguments(int argc, char **argv)
+{
+    shared = argc > 1 && strcmp(argv[1], "shared") == 0;
+}
+
 static struct fixture *fixture_of(struct nd_rpc_call *call)
 {
     return nd_rpc_call_server_user(call);
@@ -378,7 +385,6 @@ static enum nd_rpc_admission hold(struct nd_rpc_call *call, struct fixture *fixt
     assert_true(fixture->held_count < FIXTURE_HELD_MAX);
     unsigned index = fixture->held_count;
     fixture->held[index] = call;
-    fixture->asked = pthread_self();
     nd_mutex_unlock(&fixture->lock);
     bump(fixture, &fixture->held_count);
     if (fixture->at_once) {
@@ -393,6 +399,9 @@ static enum nd_rpc_admission authenticate(struct nd_rpc_call *call, void *user,
     struct fixture *fixture = user;
     struct nd_slice value = nd_rpc_call_metadata(call, "authorization");
 
+    nd_mutex_lock(&fixture->lock);
+    fixture->asked = pthread_self();
+    nd_mutex_unlock(&fixture->lock);
     if (fixture->later) {
         return hold(call, fixture);
     }
@@ -442,10 +451,17 @@ void fixture_server_start(struct fixture *fixture)
         snprintf(fixture->target, sizeof fixture->target, "%.*s:%d", host_size, fixture->address,
                  port);
     }
+    if (fixture->channel == NULL) {
+        fixture->channel = fixture_channel_new(fixture, NULL, 0);
+    }
 }
 
 void fixture_server_stop(struct fixture *fixture, uint32_t grace_ms)
 {
+    if (shared) {
+        nd_rpc_channel_free(fixture->channel);
+        fixture->channel = NULL;
+    }
     nd_rpc_server_stop(fixture->server, grace_ms);
     nd_rpc_server_free(fixture->server);
     fixture->server = NULL;
@@ -456,8 +472,10 @@ struct nd_rpc_channel *fixture_channel_new(struct fixture *fixture,
 {
     struct nd_rpc_channel *channel = NULL;
     struct nd_errmsg msg = {.text = ""};
-    struct nd_rpc_channel_options options = {
-        .target = fixture->target, .metadata = metadata, .metadata_count = count};
+    struct nd_rpc_channel_options options = {.target = fixture->target,
+                                             .metadata = metadata,
+                                             .metadata_count = count,
+                                             .server = shared ? fixture->server : NULL};
 
     if (nd_rpc_channel_new(&channel, &options, &msg) != ND_OK) {
         fail_msg("%s", msg.text);
@@ -483,12 +501,12 @@ void fixture_init(struct fixture *fixture, const char *address)
     fixture->metrics = nd_metrics_new();
     snprintf(fixture->address, sizeof fixture->address, "%s", address);
     fixture_server_start(fixture);
-    fixture->channel = fixture_channel_new(fixture, NULL, 0);
 }
 
 void fixture_release(struct fixture *fixture)
 {
     nd_rpc_channel_free(fixture->channel);
+    fixture->channel = NULL;
     if (fixture->server != NULL) {
         fixture_server_stop(fixture, 5000);
     }

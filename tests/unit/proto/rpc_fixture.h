@@ -61,6 +61,10 @@ struct fixture {
     pthread_t asked;            /* the thread of the last authenticate */
 };
 
+/* With the argument "shared" the channels of the fixtures to come have no thread of their own: the
+ * server's first worker drives them. Such a channel is freed before its server stops, and made
+ * again when it starts. */
+void fixture_arguments(int argc, char **argv);
 /* On a loopback address of this process alone: nobody takes the port while the server is stopped.
  */
 void fixture_init_tcp(struct fixture *fixture);

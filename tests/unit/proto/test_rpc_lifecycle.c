@@ -354,6 +354,73 @@ static void channel__runs_what_is_posted(void **state)
     assert_int_equal(fixture->messages, 1100);
 }
 
+struct seen {
+    struct fixture *fixture;
+    pthread_t thread;
+    unsigned posts, calls;
+    bool elsewhere; /* a callback on another thread than the first */
+};
+
+static void see(struct seen *seen, unsigned *counter)
+{
+    nd_mutex_lock(&seen->fixture->lock);
+    if (seen->posts + seen->calls == 0) {
+        seen->thread = pthread_self();
+    }
+    seen->elsewhere = seen->elsewhere || !pthread_equal(seen->thread, pthread_self());
+    *counter += 1;
+    nd_cond_broadcast(&seen->fixture->changed);
+    nd_mutex_unlock(&seen->fixture->lock);
+}
+
+static void see_post(void *data)
+{
+    struct seen *seen = data;
+    see(seen, &seen->posts);
+}
+
+static void see_answer(void *data, const struct nd_rpc_status *status, const void *reply)
+{
+    struct seen *seen = data;
+    (void)status;
+    (void)reply;
+    see(seen, &seen->calls);
+}
+
+static void channel__of_a_server_runs_on_its_first_worker(void **state)
+{
+    enum { PARKED_CALLS = 20, POSTS = 50, DELAY_NEVER_MS = 100000000 };
+    struct fixture *fixture = *state;
+    struct nd_errmsg msg = {.text = ""};
+    struct nd_rpc_channel_options options = {.target = fixture->target, .server = fixture->server};
+    struct nd_rpc_channel *channel = NULL;
+    struct seen seen = {.fixture = fixture};
+    char name[] = "park";
+    Narad__V1__Header request = NARAD__V1__HEADER__INIT;
+
+    assert_int_equal(nd_rpc_channel_new(&channel, &options, &msg), ND_OK);
+    for (unsigned i = 0; i < POSTS; i++) {
+        nd_rpc_channel_post(channel, see_post, &seen);
+    }
+    nd_rpc_channel_post_after(channel, DELAY_NEVER_MS, see_post, &seen);
+    request.name = name;
+    for (unsigned i = 0; i < PARKED_CALLS; i++) {
+        nd_rpc_call_unary(channel, ECHO_WATCH, &request.base, &narad__v1__header__descriptor, 0,
+                          true, see_answer, &seen);
+    }
+    fixture_wait(fixture, &fixture->started, PARKED_CALLS);
+    fixture_wait(fixture, &seen.posts, POSTS);
+    nd_rpc_channel_free(channel); /* ends all of them, the worker goes on */
+
+    assert_int_equal(seen.posts, POSTS + 1);
+    assert_int_equal(seen.calls, PARKED_CALLS);
+    assert_false(seen.elsewhere);
+    assert_true(pthread_equal(seen.thread, fixture->asked));
+    struct outcome outcome;
+    echo_call(fixture, ECHO_PLAIN, "still", 1, &outcome);
+    assert_int_equal(outcome.code, 0);
+}
+
 static void channel__runs_later_not_before_its_time(void **state)
 {
     enum { DELAY_MS = 120, NEVER_MS = 100000000 };
@@ -425,6 +492,7 @@ int main(void)
         CASE(keepalive__drops_a_connection_that_went_silent),
         CASE(server__survives_bytes_that_are_no_http2),
         CASE(channel__runs_what_is_posted),
+        CASE(channel__of_a_server_runs_on_its_first_worker),
         CASE(channel__runs_later_not_before_its_time),
         CASE(call__knows_in_on_done_whether_the_client_went),
         cmocka_unit_test(channel__a_bad_target_or_metadata_is_refused),

@@ -381,8 +381,9 @@ static void server__two_workers_share_the_calls(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    fixture_arguments(argc, argv);
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(bidi__5000_messages_come_back_in_order),

@@ -210,8 +210,9 @@ static void unary__many_at_once_are_all_answered(void **state)
     test_free(outcomes);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    fixture_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(unary__echoes, setup_tcp, teardown),
         cmocka_unit_test(unary__echoes_over_a_unix_socket),
