@@ -210,8 +210,10 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
                       "the message is not a valid narad.v1.AckStreamRequest");
         return;
     }
-    take_items(s, r->items, r->n_items);
-    nd_stream_read_next(&s->base);
+    if (nd_stream_takes(&s->base, "items", r->n_items)) {
+        take_items(s, r->items, r->n_items);
+        nd_stream_read_next(&s->base);
+    }
 }
 
 /* --- the stream --- */

@@ -395,10 +395,7 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     enum nd_err err = nd_wire_get_items(message, nd_rpc_call_arena(call), &items, &count);
     switch (err) {
     case ND_OK: take_items(s, items, count); break;
-    case ND_ERR_TOO_LARGE:
-        nd_stream_end(&s->base, false, ND_ERR_INVALID_ARGUMENT,
-                      "items: at most 10000 are allowed in one message");
-        return;
+    case ND_ERR_TOO_LARGE: (void)nd_stream_takes(&s->base, "items", count); return;
     case ND_ERR_NO_MEMORY:
         nd_stream_end(&s->base, false, ND_ERR_NO_MEMORY, "the message is too many small pieces");
         return;

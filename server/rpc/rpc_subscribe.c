@@ -262,6 +262,9 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
                       "the message is not a valid narad.v1.SubscribeRequest");
         return;
     }
+    if (!nd_stream_takes(&s->base, "settles", r->n_settles)) {
+        return;
+    }
     if ((r->start != NULL) == (s->topic != NULL)) {
         nd_stream_end(&s->base, true, ND_ERR_INVALID_ARGUMENT,
                       r->start == NULL ? "start: required in the first message of the stream"

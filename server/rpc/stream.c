@@ -4,6 +4,8 @@
 
 #include "storage/base/alloc.h"
 
+#include "server/rpc/wire.h"
+
 /* Answers are gathered in chunks that become one message each. */
 enum { CHUNK_FIRST = 1024, CHUNK_SIZE = 64 << 10 };
 
@@ -151,6 +153,18 @@ bool nd_stream_flush_locked(struct nd_stream *stream, uint32_t completed)
         }
     }
     return over && stream->closed && completed > 0;
+}
+
+bool nd_stream_takes(struct nd_stream *stream, const char *what, size_t count)
+{
+    struct nd_errmsg msg;
+    if (count <= ND_WIRE_ITEMS_MAX) {
+        return true;
+    }
+    nd_errmsg_set(&msg, "%s: %zu given, at most %d are allowed in one message", what, count,
+                  ND_WIRE_ITEMS_MAX);
+    nd_stream_end(stream, true, ND_ERR_INVALID_ARGUMENT, msg.text);
+    return false;
 }
 
 void nd_stream_read_next(struct nd_stream *stream)

@@ -83,6 +83,9 @@ static inline size_t nd_stream_unsent_locked(const struct nd_stream *stream)
     return stream->pending + stream->queued;
 }
 
+/* One message has `count` of `what`. False: they are more than ND_WIRE_ITEMS_MAX, and the stream
+ * ends with INVALID_ARGUMENT, which says so. @thread worker */
+bool nd_stream_takes(struct nd_stream *stream, const char *what, size_t count);
 /* The message was dealt with: read the next, now or when there is room again. @thread worker */
 void nd_stream_read_next(struct nd_stream *stream);
 /* on_drained. Returns true when deliveries may go on. @thread worker */

@@ -29,7 +29,9 @@ size_t nd_payload_bytes(const struct nd_produce_record *records, uint32_t count)
 ND_CHECKED enum nd_err nd_wire_get_produce(struct nd_slice in, struct nd_arena *arena,
                                            struct nd_wire_batch *out);
 
-enum { ND_WIRE_ITEMS_MAX = 10000 }; /* items of one stream message; more: TOO_LARGE */
+/* Items, polls, settles of one stream message: each of them is answered. */
+enum { ND_WIRE_ITEMS_MAX = 10000 };
+/* Errors as above; TOO_LARGE: more than ND_WIRE_ITEMS_MAX, *count_out tells how many. */
 ND_CHECKED enum nd_err nd_wire_get_items(struct nd_slice in, struct nd_arena *arena,
                                          struct nd_wire_batch **out, uint32_t *count_out);
 

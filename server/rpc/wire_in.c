@@ -236,6 +236,7 @@ enum nd_err nd_wire_get_items(struct nd_slice in, struct nd_arena *arena,
         return ND_ERR_INVALID_ARGUMENT;
     }
     if (count > ND_WIRE_ITEMS_MAX) {
+        *count_out = (uint32_t)count; /* below the bytes of a message */
         return ND_ERR_TOO_LARGE;
     }
     struct nd_wire_batch *items = array(arena, count, sizeof *items);

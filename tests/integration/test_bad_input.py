@@ -108,6 +108,7 @@ METHODS = {
     "/narad.v1.Broker/Produce": "unary", "/narad.v1.Broker/Consume": "unary",
     "/narad.v1.Broker/Ack": "unary", "/narad.v1.Broker/Replay": "server",
     "/narad.v1.Broker/ProduceStream": "bidi", "/narad.v1.Broker/ConsumeStream": "bidi",
+    "/narad.v1.Broker/AckStream": "bidi",
     "/narad.v1.Broker/Subscribe": "bidi", "/narad.v1.Admin/CreateTopic": "unary",
     "/narad.v1.Admin/GetTopic": "unary", "/narad.v1.Admin/ListTopics": "unary",
     "/narad.v1.Admin/AlterTopic": "unary", "/narad.v1.Admin/DeleteTopic": "unary",
@@ -250,6 +251,8 @@ class BadInput(unittest.TestCase):
                 broker_pb2.ProduceItem(id=1, topic="t", records=[record()])]),
             "/narad.v1.Broker/ConsumeStream": broker_pb2.ConsumeStreamRequest(
                 polls=[broker_pb2.Poll(id=1, topic="t")], cancel_ids=[1]),
+            "/narad.v1.Broker/AckStream": broker_pb2.AckStreamRequest(
+                items=[broker_pb2.AckItem(id=1, topic="t", settles=settles)]),
             "/narad.v1.Broker/Subscribe": broker_pb2.SubscribeRequest(
                 start=broker_pb2.SubscribeStart(topic="missing"), settles=settles),
             "/narad.v1.Admin/GetTopic": admin_pb2.GetTopicRequest(name="t", partition=1),
@@ -285,6 +288,25 @@ class BadInput(unittest.TestCase):
         admin = self.node.channel.unary_unary("/narad.v1.Admin/CreateTopic")
         data = admin_pb2.CreateTopicRequest(name="n" * (2 << 20)).SerializeToString()
         self.assertEqual(status_of(lambda: admin(data, timeout=PATIENCE))[0], FULL)
+
+    def test_a_message_of_a_stream_holds_so_many_items(self):
+        """Each item is answered: without a bound small messages would make answers of any size."""
+        start = broker_pb2.SubscribeStart(topic="t")
+        for method, what, make in (
+                ("ProduceStream", "items", lambda n: broker_pb2.ProduceStreamRequest(
+                    items=[broker_pb2.ProduceItem()] * n)),
+                ("ConsumeStream", "polls", lambda n: broker_pb2.ConsumeStreamRequest(
+                    polls=[broker_pb2.Poll()] * n)),
+                ("ConsumeStream", "cancel_ids", lambda n: broker_pb2.ConsumeStreamRequest(
+                    cancel_ids=[7] * n)),
+                ("AckStream", "items", lambda n: broker_pb2.AckStreamRequest(items=[broker_pb2.AckItem()] * n)),
+                ("Subscribe", "settles", lambda n: broker_pb2.SubscribeRequest(
+                    start=start, settles=[broker_pb2.Settle()] * n))):
+            path = "/narad.v1.Broker/" + method
+            code, text = self.raw(path, "bidi", make(10001).SerializeToString())
+            self.assertEqual((code, text), (BAD, f"{what}: 10001 given, at most 10000 are allowed in one message"))
+            code, text = self.raw(path, "bidi", make(10000).SerializeToString())
+            self.assertEqual(code, CODE.OK, f"{method}: {text}")
 
     def test_an_oversize_message_ends_a_stream_with_work_under_way(self):
         self.node.create("oversize")

@@ -322,6 +322,7 @@ static void wire_get_items__refuses_too_many_items_and_full_arenas(void **state)
     assert_int_equal(
         nd_wire_get_items(nd_slice_make(many.bytes, many.size), &arena, &items, &count),
         ND_ERR_TOO_LARGE);
+    assert_int_equal(count, ND_WIRE_ITEMS_MAX + 1);
     assert_int_equal(
         nd_wire_get_items(nd_slice_make(many.bytes, many.size - 2), &arena, &items, &count),
         ND_ERR_NO_MEMORY);
