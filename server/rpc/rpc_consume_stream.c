@@ -242,8 +242,7 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
                       "the message is not a valid narad.v1.ConsumeStreamRequest");
         return;
     }
-    if (!nd_stream_takes(&s->base, "polls", r->n_polls) ||
-        !nd_stream_takes(&s->base, "cancel_ids", r->n_cancel_ids)) {
+    if (!nd_stream_takes(&s->base, "polls", r->n_polls)) { /* cancels are answered by their polls */
         return;
     }
     for (size_t i = 0; i < r->n_polls; i++) {
