@@ -311,9 +311,29 @@ static void on_delete(struct nd_rpc_call *call, struct nd_slice request)
 
 /* --- list --- */
 
+/* Those of `topics` that the call may see as views. After the page is cut: it may be short, even
+ * empty, and not the last. An error: who asks is gone meanwhile, which no short page tells. */
+static enum nd_err views_get(struct nd_rpc_call *call, struct nd_topic *const *topics, size_t count,
+                             struct nd_topic_view *views, size_t *shown_out, struct nd_errmsg *msg)
+{
+    size_t shown = 0;
+    enum nd_err err = nd_access_check(call, nd_slice_str(""), msg);
+    for (size_t i = 0; i < count && err == ND_OK; i++) {
+        err = nd_access_right(call, ND_RIGHT_READ, nd_slice_str(topics[i]->name), msg);
+        if (err == ND_OK) {
+            nd_topic_view_init(&views[shown++], topics[i]);
+        } else if (err == ND_ERR_PERMISSION_DENIED) {
+            err = ND_OK;
+        }
+    }
+    *shown_out = shown;
+    return err;
+}
+
 static void on_list(struct nd_rpc_call *call, struct nd_slice request)
 {
     struct nd_handlers *h = nd_handlers_of(call);
+    struct nd_errmsg msg = {""};
     const Narad__V1__ListTopicsRequest *r =
         nd_call_decode(call, &narad__v1__list_topics_request__descriptor, request);
     if (r == NULL) {
@@ -331,23 +351,20 @@ static void on_list(struct nd_rpc_call *call, struct nd_slice request)
     bool more = false;
     size_t count = nd_metastore_topics(h->options.metastore, nd_slice_str(r->page_token), limit,
                                        topics, &more);
-    size_t shown = 0;
-    for (size_t i = 0; i < count; i++) {
-        /* After the page is cut: a page may be short, even empty, and not the last. */
-        struct nd_slice name = nd_slice_str(topics[i]->name);
-        if (nd_access_right(call, ND_RIGHT_READ, name, NULL) == ND_OK) {
-            nd_topic_view_init(&views[shown], topics[i]);
-            messages[shown] = &views[shown].message;
-            shown++;
-        }
-    }
     Narad__V1__ListTopicsResponse response = NARAD__V1__LIST_TOPICS_RESPONSE__INIT;
-    response.n_topics = shown;
+    enum nd_err err = views_get(call, topics, count, views, &response.n_topics, &msg);
+    for (size_t i = 0; i < response.n_topics; i++) {
+        messages[i] = &views[i].message;
+    }
     response.topics = messages;
     if (more && count > 0) {
         response.next_page_token = topics[count - 1]->name;
     }
-    nd_rpc_call_reply(call, &response.base);
+    if (err == ND_OK) {
+        nd_rpc_call_reply(call, &response.base);
+    } else {
+        nd_call_fail(call, err, &msg);
+    }
     for (size_t i = 0; i < count; i++) {
         nd_topic_unref(topics[i]);
     }

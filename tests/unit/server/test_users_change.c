@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "proto/narad/v1/admin.pb-c.h"
 #include "proto/narad/v1/broker.pb-c.h"
 #include "proto/rpc/client.h"
 #include "server/rpc/handlers.h"
@@ -27,6 +28,7 @@ static struct nd_cond changed;
 static struct nd_user *user; /* NULL: gone, with `gone_err` */
 static enum nd_err gone_err;
 static bool revoke_on_poll; /* the user loses its rights just before the broker gets the poll */
+static bool gone_on_list;   /* the user is deleted just before a page of topics is cut */
 static struct nd_poll *held[POLLS_MAX];
 static uint32_t polls, cancels, early_cancels, results, done;
 static uint32_t result_code;
@@ -41,6 +43,9 @@ enum nd_err __wrap_nd_metastore_topic(struct nd_metastore *metastore, struct nd_
 enum nd_err __wrap_nd_metastore_user(struct nd_metastore *metastore, struct nd_slice name,
                                      struct nd_user **out);
 uint64_t __wrap_nd_metastore_users_version(const struct nd_metastore *metastore);
+bool __wrap_nd_metastore_caught_up(const struct nd_metastore *metastore);
+size_t __wrap_nd_metastore_topics(struct nd_metastore *metastore, struct nd_slice after,
+                                  size_t limit, struct nd_topic **out, bool *more_out);
 
 static void user_set(struct nd_user *now, enum nd_err err)
 {
@@ -112,6 +117,26 @@ uint64_t __wrap_nd_metastore_users_version(const struct nd_metastore *metastore)
 {
     (void)metastore;
     return atomic_load(&version);
+}
+
+bool __wrap_nd_metastore_caught_up(const struct nd_metastore *metastore)
+{
+    (void)metastore;
+    return true;
+}
+
+size_t __wrap_nd_metastore_topics(struct nd_metastore *metastore, struct nd_slice after,
+                                  size_t limit, struct nd_topic **out, bool *more_out)
+{
+    (void)metastore;
+    (void)after;
+    assert_in_range(limit, 1, 1000);
+    if (gone_on_list) {
+        user_set(NULL, ND_ERR_NOT_FOUND);
+    }
+    out[0] = nd_topic_ref(topic);
+    *more_out = false;
+    return 1;
 }
 
 /* As the broker ends polls that were cancelled. */
@@ -212,7 +237,8 @@ static struct nd_user *user_made(void)
 
 static int set_up(void **state)
 {
-    static const struct nd_rpc_method *const methods[] = {&nd_rpc_consume_stream};
+    static const struct nd_rpc_method *const methods[] = {&nd_rpc_consume_stream,
+                                                          &nd_rpc_list_topics};
     struct nd_errmsg msg = {""};
     char address[96];
 
@@ -220,7 +246,7 @@ static int set_up(void **state)
     nd_mutex_init(&lock);
     nd_cond_init(&changed);
     polls = cancels = early_cancels = results = done = 0;
-    revoke_on_poll = false;
+    revoke_on_poll = gone_on_list = false;
     memset(held, 0, sizeof held);
     atomic_store(&version, 1);
     user = user_made();
@@ -234,7 +260,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(dir));
     snprintf(address, sizeof address, "unix:%s/s", dir);
     struct nd_rpc_server_options options = {.methods = methods,
-                                            .methods_count = 1,
+                                            .methods_count = ND_ARRAY_SIZE(methods),
                                             .authenticate = nd_access_authenticate,
                                             .user = handlers,
                                             .threads = 1,
@@ -301,12 +327,66 @@ static void stream__of_a_user_that_is_gone_before_the_catch_up_ends(void **state
     assert_int_equal(status_code, nd_err_grpc_status(ND_ERR_UNAVAILABLE));
 }
 
+/* --- a page of topics --- */
+
+static void on_page(void *data, struct nd_rpc_stream *stream, struct nd_slice message)
+{
+    Narad__V1__ListTopicsResponse *response =
+        narad__v1__list_topics_response__unpack(NULL, message.size, message.data);
+
+    (void)data;
+    (void)stream;
+    nd_mutex_lock(&lock);
+    results = 1 + (uint32_t)response->n_topics;
+    nd_mutex_unlock(&lock);
+    narad__v1__list_topics_response__free_unpacked(response, NULL);
+}
+
+/* `results` is 0 without an answer, else one more than the topics in it. */
+static void topics_list(void)
+{
+    static const struct nd_rpc_stream_events events = {.on_message = on_page, .on_done = on_done};
+    struct nd_rpc_metadata metadata = {"authorization", "Basic YWxpY2U6c2VjcmV0"};
+    struct nd_rpc_call_options options = {
+        .wait_for_ready = true, .metadata = &metadata, .metadata_count = 1};
+    Narad__V1__ListTopicsRequest request = NARAD__V1__LIST_TOPICS_REQUEST__INIT;
+
+    nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
+    struct nd_rpc_stream *stream =
+        nd_rpc_stream_open_with(channel, "/narad.v1.Admin/ListTopics", &options, &events, NULL);
+    nd_rpc_stream_send(stream, &request.base);
+    nd_rpc_stream_half_close(stream);
+    nd_mutex_unlock(&lock);
+    wait_for(&done, 1);
+}
+
+static void list_topics__shows_a_user_what_is_there(void **state)
+{
+    (void)state;
+    topics_list();
+    assert_int_equal(status_code, 0);
+    assert_int_equal(results, 2);
+}
+
+/* An empty page would tell somebody who is nobody any more that there are no topics. */
+static void list_topics__of_a_user_that_is_gone_meanwhile_is_refused(void **state)
+{
+    (void)state;
+    gone_on_list = true;
+    topics_list();
+    assert_int_equal(status_code, nd_err_grpc_status(ND_ERR_UNAUTHENTICATED));
+    assert_int_equal(results, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             consume_stream__a_poll_is_cancelled_only_once_the_broker_has_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stream__of_a_user_that_is_gone_before_the_catch_up_ends,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(list_topics__shows_a_user_what_is_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(list_topics__of_a_user_that_is_gone_meanwhile_is_refused,
                                         set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
