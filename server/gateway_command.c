@@ -9,6 +9,7 @@
 #include "storage/base/alloc.h"
 #include "storage/base/env.h"
 
+#include "proto/rpc/server.h"
 #include "server/config_check.h"
 #include "server/gateway_setup.h"
 #include "server/serve.h"
@@ -248,6 +249,17 @@ static enum nd_err write_ready_file(const struct gateway_process *p, struct nd_e
     return err;
 }
 
+/* What the gateway has just read, in log and metrics, as a node tells of its own. */
+static void tell_tls(const struct gateway_process *p)
+{
+    const struct nd_settings *s = &p->launch.settings;
+    const struct nd_rpc_tls_files files = {s->http_tls_cert_file, s->http_tls_key_file,
+                                           s->http_tls_client_ca_file};
+    struct nd_errmsg msg = {""};
+    nd_ignore(nd_rpc_tls_files_tell(&files, "http", p->log, p->metrics, &msg),
+              "the gateway could use them");
+}
+
 static enum nd_err start(struct gateway_process *p, struct nd_errmsg *msg)
 {
     struct nd_gateway_options options;
@@ -264,7 +276,11 @@ static enum nd_err start(struct gateway_process *p, struct nd_errmsg *msg)
     options.own_metrics = true;
     options.log = p->log;
     enum nd_err err = nd_gateway_start(&p->gateway, &options, &p->port, msg);
-    return err != ND_OK ? err : write_ready_file(p, msg);
+    if (err != ND_OK) {
+        return err;
+    }
+    tell_tls(p);
+    return write_ready_file(p, msg);
 }
 
 /* Until SIGTERM or SIGINT. */
@@ -273,7 +289,12 @@ static void serve(struct gateway_process *p, const sigset_t *set)
     int number = 0;
     while (sigwait(set, &number) != 0 || number == SIGHUP) {
         struct nd_errmsg msg = {""};
-        if (number == SIGHUP && nd_gateway_reload_tls(p->gateway, &msg) != ND_OK) {
+        if (number != SIGHUP) {
+            continue;
+        }
+        if (nd_gateway_reload_tls(p->gateway, &msg) == ND_OK) {
+            tell_tls(p);
+        } else {
             nd_log(p->log, ND_LOG_ERROR, "gateway", "reload failed, the old certificate stays",
                    "err=%s", msg.text);
         }
