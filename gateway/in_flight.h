@@ -1,5 +1,6 @@
-/* How many consumes each client without credentials has under way: what the broker counts by user
- * it cannot count by address behind a gateway. @thread any */
+/* How many consumes each client without credentials has under way. For a gateway alone: to a broker
+ * elsewhere all its clients are one address, since whoever comes over TCP is not believed to speak
+ * for others. @thread any */
 #ifndef ND_IN_FLIGHT_H
 #define ND_IN_FLIGHT_H
 

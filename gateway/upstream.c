@@ -232,6 +232,7 @@ enum nd_err nd_upstream_new(struct nd_upstream **out, const struct nd_upstream_o
     const struct nd_env *env = nd_env_posix();
     uint64_t seeds[2];
     upstream->options = *options;
+    upstream->believed = strncmp(options->channel.target, "unix:", 5) == 0;
     upstream->options.sets_max = options->sets_max == 0 ? SETS_MAX : options->sets_max;
     upstream->options.idle_ms = options->idle_ms == 0 ? IDLE_MS : options->idle_ms;
     upstream->options.deadline_ms = options->deadline_ms == 0 ? DEADLINE_MS : options->deadline_ms;
@@ -341,43 +342,33 @@ static struct adapter *adapter_new(struct nd_upstream_op *op)
     return adapter;
 }
 
-static void produced(void *arg, const struct nd_upstream_status *status, const void *reply)
-{
-    struct adapter *adapter = arg;
-    const Narad__V1__ProduceResponse *response = reply;
-    Narad__V1__ProduceResult result = NARAD__V1__PRODUCE_RESULT__INIT;
-    if (response != NULL) {
-        result.n_placements = response->n_placements;
-        result.placements = response->placements;
+/* All that an item's result has beside its status is one list, which the call's response has too.
+ */
+#define ADAPTER(name, response_type, result_type, result_init, list)                               \
+    static void name(void *arg, const struct nd_upstream_status *status, const void *reply)        \
+    {                                                                                              \
+        struct adapter *adapter = arg;                                                             \
+        const response_type *response = reply;                                                     \
+        result_type result = result_init;                                                          \
+        if (response != NULL) {                                                                    \
+            result.n_##list = response->n_##list;                                                  \
+            result.list = response->list;                                                          \
+        }                                                                                          \
+        adapter->done(adapter->arg, status, response == NULL ? NULL : &result);                    \
+        nd_free(adapter);                                                                          \
     }
-    adapter->done(adapter->arg, status, response == NULL ? NULL : &result);
-    nd_free(adapter);
-}
 
-static void polled(void *arg, const struct nd_upstream_status *status, const void *reply)
-{
-    struct adapter *adapter = arg;
-    const Narad__V1__ConsumeResponse *response = reply;
-    Narad__V1__PollResult result = NARAD__V1__POLL_RESULT__INIT;
-    if (response != NULL) {
-        result.n_messages = response->n_messages;
-        result.messages = response->messages;
-    }
-    adapter->done(adapter->arg, status, response == NULL ? NULL : &result);
-    nd_free(adapter);
-}
+ADAPTER(produced, Narad__V1__ProduceResponse, Narad__V1__ProduceResult,
+        NARAD__V1__PRODUCE_RESULT__INIT, placements)
+ADAPTER(polled, Narad__V1__ConsumeResponse, Narad__V1__PollResult, NARAD__V1__POLL_RESULT__INIT,
+        messages)
+ADAPTER(acked, Narad__V1__AckResponse, Narad__V1__AckItemResult, NARAD__V1__ACK_ITEM_RESULT__INIT,
+        results)
 
-static void acked(void *arg, const struct nd_upstream_status *status, const void *reply)
+/* For an item: whose it is, where that is believed. */
+static char *client_address(const struct nd_upstream *upstream, struct nd_upstream_caller caller)
 {
-    struct adapter *adapter = arg;
-    const Narad__V1__AckResponse *response = reply;
-    Narad__V1__AckItemResult result = NARAD__V1__ACK_ITEM_RESULT__INIT;
-    if (response != NULL) {
-        result.n_results = response->n_results;
-        result.results = response->results;
-    }
-    adapter->done(adapter->arg, status, response == NULL ? NULL : &result);
-    nd_free(adapter);
+    return nd_message_text(upstream->believed && caller.address != NULL ? caller.address : "");
 }
 
 void nd_upstream_produce(struct nd_upstream *upstream, struct nd_upstream_caller caller,
@@ -392,6 +383,7 @@ void nd_upstream_produce(struct nd_upstream *upstream, struct nd_upstream_caller
     item.topic = request->topic;
     item.records = request->records;
     item.n_records = request->n_records;
+    item.client_address = client_address(upstream, caller);
     if (!submit(upstream, caller, ND_FLOW_PRODUCE, op, &item.base)) {
         (void)nd_upstream_single(upstream, caller, &method, &request->base, produced,
                                  adapter_new(op));
@@ -404,6 +396,7 @@ uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_upstream_calle
     struct nd_upstream_op *op = nd_upstream_op_new(upstream, done, arg);
     Narad__V1__Poll item = *poll;
     uint64_t ticket = item.id = op->id;
+    item.client_address = client_address(upstream, caller);
     op->poll = true;
     if (submit(upstream, caller, ND_FLOW_POLL, op, &item.base)) {
         return ticket;

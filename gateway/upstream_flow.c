@@ -211,12 +211,12 @@ static void answer(struct nd_upstream *upstream, uint64_t id,
     }
 }
 
-#define EACH_RESULT(upstream, message)                                                             \
+#define EACH_RESULT(upstream, message, retry_ms)                                                   \
     for (size_t i = 0; i < (message)->n_results; i++) {                                            \
         struct nd_upstream_status status = {                                                       \
             (int)(message)->results[i]->code,                                                      \
             nd_upstream_err((int)(message)->results[i]->code, (message)->results[i]->reason),      \
-            (message)->results[i]->error, 0};                                                      \
+            (message)->results[i]->error, retry_ms};                                               \
         answer(upstream, (message)->results[i]->id, &status, (message)->results[i]);               \
     }
 
@@ -231,7 +231,7 @@ static bool take_results(struct nd_upstream *upstream, enum nd_flow_kind kind,
         if (m == NULL) {
             return false;
         }
-        EACH_RESULT(upstream, m)
+        EACH_RESULT(upstream, m, m->results[i]->retry_after_ms)
         return true;
     }
     case ND_FLOW_POLL: {
@@ -240,7 +240,7 @@ static bool take_results(struct nd_upstream *upstream, enum nd_flow_kind kind,
         if (m == NULL) {
             return false;
         }
-        EACH_RESULT(upstream, m)
+        EACH_RESULT(upstream, m, m->results[i]->retry_after_ms)
         return true;
     }
     case ND_FLOW_ACK: {
@@ -249,7 +249,7 @@ static bool take_results(struct nd_upstream *upstream, enum nd_flow_kind kind,
         if (m == NULL) {
             return false;
         }
-        EACH_RESULT(upstream, m)
+        EACH_RESULT(upstream, m, 0) /* acks are not limited */
         return true;
     }
     case ND_FLOW_KINDS: break;

@@ -71,6 +71,7 @@ struct nd_upstream_set {
 struct nd_upstream {
     struct nd_upstream_options options;
     struct nd_rpc_channel *channel;
+    bool believed;         /* of whom an item is: the node believes it over its Unix socket */
     struct nd_arena arena; /* of the channel's thread: decoded messages */
     _Atomic uint64_t ids;
     struct nd_mutex lock;

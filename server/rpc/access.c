@@ -20,6 +20,7 @@ struct nd_caller {
     _Atomic uint32_t refs;
     struct nd_handlers *handlers;
     struct nd_quota *quota; /* counted; NULL: nothing is counted */
+    bool believed;          /* of whom its items are, it may say: a gateway, and security is off */
     uint64_t seen;          /* version of the users before this one was looked up */
     struct nd_mutex lock;
     struct nd_user *user; /* guarded by lock; counted; NULL: security is off */
@@ -105,36 +106,44 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, &address) == 1 || inet_pton(AF_INET6, text, &address) == 1;
 }
 
-/* For the audit log: "ipv4:10.0.0.1:4242", "unix:", or "http:10.0.0.1" as the gateway says it. Only
- * over a Unix socket it is believed: nobody but the owner of the node connects there. */
+/* What a gateway says of its client; false: that is no address. */
+static bool address_of(struct nd_slice told, char out[INET6_ADDRSTRLEN])
+{
+    if (told.size == 0 || told.size >= INET6_ADDRSTRLEN) {
+        return false;
+    }
+    snprintf(out, INET6_ADDRSTRLEN, "%.*s", (int)told.size, (const char *)told.data);
+    return is_address(out);
+}
+
+/* For the audit log: "ipv4:10.0.0.1:4242", "unix:", or "http:10.0.0.1" as the gateway says it. */
 static void peer_of(const struct nd_rpc_call *call, char out[PEER_SIZE])
 {
     char address[INET6_ADDRSTRLEN];
-    struct nd_slice told = nd_rpc_call_metadata(call, ND_CLIENT_ADDRESS);
     nd_rpc_call_peer(call, out, PEER_SIZE);
-    if (over_unix_socket(out) && told.size > 0 && told.size < sizeof address) {
-        snprintf(address, sizeof address, "%.*s", (int)told.size, (const char *)told.data);
-        if (is_address(address)) {
-            snprintf(out, PEER_SIZE, "http:%s", address);
-        }
+    if (over_unix_socket(out) &&
+        address_of(nd_rpc_call_metadata(call, ND_CLIENT_ADDRESS), address)) {
+        snprintf(out, PEER_SIZE, "http:%s", address);
     }
 }
 
-/* "ipv4:10.0.0.1:4242" -> "10.0.0.1"; false: somebody on this machine, over a Unix socket. */
-static bool host_of(struct nd_rpc_call *call, char *out, size_t out_size)
+/* "ipv4:10.0.0.1:4242" -> "10.0.0.1", "ipv6:[::1]:4242" (or "%5B::1%5D") -> "::1": as a gateway
+ * would say it. */
+static void host_of(char *peer, char *out, size_t out_size)
 {
-    char peer[PEER_SIZE];
-    nd_rpc_call_peer(call, peer, sizeof peer);
-    const char *host = strchr(peer, ':');
-    char *port = strrchr(peer, ':');
-    if (host == NULL || over_unix_socket(peer)) {
-        return false;
-    }
-    if (port > host) {
+    static const char *const marks[] = {"[", "]", "%5B", "%5D"};
+    char *host = strchr(peer, ':'), *port = strrchr(peer, ':');
+    if (port != host) {
         *port = '\0';
     }
-    snprintf(out, out_size, "%s", host + 1);
-    return true;
+    host = host == NULL ? peer : host + 1;
+    for (size_t i = 0; i < ND_ARRAY_SIZE(marks); i++) {
+        char *mark = strstr(host, marks[i]);
+        if (mark != NULL) {
+            memmove(mark, mark + strlen(marks[i]), strlen(mark + strlen(marks[i])) + 1);
+        }
+    }
+    snprintf(out, out_size, "%s", host);
 }
 
 static struct nd_quota *quota_of(struct nd_handlers *h, const char *kind, const char *name)
@@ -147,12 +156,32 @@ static struct nd_quota *quota_of(struct nd_handlers *h, const char *kind, const 
 /* Security is off: a caller only where something is counted. */
 static void admit_anybody(struct nd_handlers *h, struct nd_rpc_call *call)
 {
-    char host[PEER_SIZE];
-    if (is_counted(h, nd_rpc_call_right(call)) && host_of(call, host, sizeof host)) {
-        struct nd_caller *caller = caller_new(h, NULL, 0);
-        caller->quota = quota_of(h, "host", host);
-        attach(call, caller);
+    char peer[PEER_SIZE], host[PEER_SIZE], address[INET6_ADDRSTRLEN];
+    if (!is_counted(h, nd_rpc_call_right(call))) {
+        return;
     }
+    struct nd_caller *caller = caller_new(h, NULL, 0);
+    nd_rpc_call_peer(call, peer, sizeof peer);
+    caller->believed = over_unix_socket(peer);
+    if (!caller->believed) {
+        host_of(peer, host, sizeof host);
+        caller->quota = quota_of(h, "host", host);
+    } else if (address_of(nd_rpc_call_metadata(call, ND_CLIENT_ADDRESS), address)) {
+        caller->quota = quota_of(h, "host", address);
+    }
+    attach(call, caller);
+}
+
+struct nd_caller *nd_access_item_caller(const struct nd_rpc_call *call, struct nd_slice address)
+{
+    struct nd_caller *own = nd_access_caller(call);
+    char text[INET6_ADDRSTRLEN];
+    if (own == NULL || !own->believed || !address_of(address, text)) {
+        return nd_caller_ref(own);
+    }
+    struct nd_caller *caller = caller_new(own->handlers, NULL, 0);
+    caller->quota = quota_of(own->handlers, "host", text);
+    return caller;
 }
 
 /* `user`: the reference is taken over. */

@@ -4,7 +4,9 @@
  * those of the record that holds now: streams are asked about again item by item, and whatever is
  * open is looked at again when a user changes.
  *
- * With security off everybody passes, and a caller is the address it comes from. */
+ * With security off everybody passes, and a caller is the address it comes from: that of the
+ * connection, or over the Unix socket what a gateway says of the call or of an item. Nobody but the
+ * owner of the node connects there; whoever else does so without a word is not counted. */
 #ifndef ND_ACCESS_H
 #define ND_ACCESS_H
 
@@ -37,6 +39,10 @@ enum nd_rpc_admission nd_access_authenticate(struct nd_rpc_call *call, void *han
 
 /* Who made the call; borrowed from it, NULL: security is off and nothing is counted. */
 struct nd_caller *nd_access_caller(const struct nd_rpc_call *call);
+/* Who an item of the call's stream is of: whoever has `address`, where the call is a gateway's that
+ * is believed; else who made the call. Counted; NULL as above. Only for what is counted, not for
+ * rights. @thread any */
+struct nd_caller *nd_access_item_caller(const struct nd_rpc_call *call, struct nd_slice address);
 struct nd_caller *nd_caller_ref(struct nd_caller *caller); /* NULL passes, also below */
 void nd_caller_unref(void *caller);
 /* The record as it is now, counted; NULL: security is off. */

@@ -39,8 +39,11 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     struct nd_placement *placements = nd_xcalloc(ND_BATCH_COUNT_MAX, sizeof *placements);
     nd_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < count; i++) {
-        struct nd_wire_result result = {items[i].id, items[i].err, items[i].text, placements,
-                                        items[i].count};
+        struct nd_wire_result result = {.id = items[i].id,
+                                        .err = items[i].err,
+                                        .text = items[i].text,
+                                        .placements = placements,
+                                        .count = items[i].count};
         uint8_t *at = nd_stream_answer_locked(s, nd_wire_put_produce_result(NULL, &result));
         nd_wire_put_produce_result(at, &result);
     }

@@ -22,7 +22,8 @@ struct stream_poll {
     struct nd_topic *topic; /* counted */
     uint64_t id;
     bool charged;
-    uint32_t counted; /* messages begun with the caller's quota */
+    struct nd_caller *caller; /* counted; NULL: not counted */
+    uint32_t counted;         /* messages begun with it */
     /* guarded by the stream's lock */
     bool given;     /* the broker has it, and may be told to cancel it */
     bool cancelled; /* not wanted any more */
@@ -34,9 +35,17 @@ static void free_poll(struct stream_poll *p)
     if (p->charged) {
         nd_budget_give(&p->stream->base.handlers->polls, 1);
     }
-    nd_caller_end(p->stream->base.caller, ND_QUOTA_CONSUME, p->counted);
+    nd_caller_end(p->caller, ND_QUOTA_CONSUME, p->counted);
+    nd_caller_unref(p->caller);
     nd_topic_unref(p->topic);
     nd_free(p);
+}
+
+static void put_answer_locked(struct consume_stream *s, const struct nd_wire_poll_result *result)
+    ND_REQUIRES(s->base.lock)
+{
+    size_t size = nd_wire_put_poll_result(NULL, result);
+    nd_wire_put_poll_result(nd_stream_answer_locked(&s->base, size), result);
 }
 
 /* @thread shard */
@@ -64,10 +73,8 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
         err = nd_access_check(s->base.call, nd_slice_str(p->topic->name), &msg);
         fit = err == ND_OK ? fit : 0;
     }
-    nd_caller_charge(s->base.caller, ND_QUOTA_CONSUME, fit, nd_deliveries_bytes(deliveries, fit));
-    uint8_t *at = nd_stream_answer_locked(
-        &s->base, nd_wire_put_poll_result(NULL, p->id, err, msg.text, deliveries, fit));
-    nd_wire_put_poll_result(at, p->id, err, msg.text, deliveries, fit);
+    nd_caller_charge(p->caller, ND_QUOTA_CONSUME, fit, nd_deliveries_bytes(deliveries, fit));
+    put_answer_locked(s, &(struct nd_wire_poll_result){p->id, err, msg.text, 0, deliveries, fit});
     nd_map_remove_u64(s->polls, p->id);
     nd_mutex_unlock(&s->base.lock);
     /* Still one of the stream's operations, so that the stream is there. */
@@ -78,12 +85,11 @@ static void polled(struct nd_poll *poll, enum nd_err err, const struct nd_delive
     nd_stream_unlock(&s->base, gone);
 }
 
-static void answer_error(struct consume_stream *s, uint64_t id, enum nd_err err, const char *text)
+static void answer_error(struct consume_stream *s, uint64_t id, enum nd_err err, const char *text,
+                         uint32_t retry_after_ms)
 {
     nd_mutex_lock(&s->base.lock);
-    uint8_t *at =
-        nd_stream_answer_locked(&s->base, nd_wire_put_poll_result(NULL, id, err, text, NULL, 0));
-    nd_wire_put_poll_result(at, id, err, text, NULL, 0);
+    put_answer_locked(s, &(struct nd_wire_poll_result){id, err, text, retry_after_ms, NULL, 0});
     bool gone = nd_stream_flush_locked(&s->base, 0);
     nd_stream_unlock(&s->base, gone);
 }
@@ -148,14 +154,14 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
         .partition = r->partition,
     };
     struct stream_poll *p = nd_xcalloc(1, sizeof *p);
-    uint32_t retry_after_ms;
+    uint32_t retry_after_ms = 0;
     enum nd_err err = nd_access_check(s->base.call, nd_slice_str(r->topic), &msg);
     if (err == ND_OK) {
         err = nd_poll_check(h, &wanted, &p->poll, &msg);
     }
     if (err != ND_OK) {
         nd_free(p);
-        answer_error(s, r->id, err, msg.text);
+        answer_error(s, r->id, err, msg.text, 0);
         return true;
     }
     p->stream = s;
@@ -164,8 +170,9 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
     p->poll.done = polled;
     p->poll.data = p;
     bool inside = false;
-    err = nd_caller_begin(s->base.caller, ND_QUOTA_CONSUME, nd_poll_weight(&p->poll), 0,
-                          &retry_after_ms, &msg);
+    p->caller = nd_access_item_caller(s->base.call, nd_slice_str(r->client_address));
+    err = nd_caller_begin(p->caller, ND_QUOTA_CONSUME, nd_poll_weight(&p->poll), 0, &retry_after_ms,
+                          &msg);
     p->counted = err == ND_OK ? nd_poll_weight(&p->poll) : 0;
     p->charged = err == ND_OK && nd_budget_take(&h->polls, 1);
     if (err != ND_OK) {
@@ -195,7 +202,7 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
         return false;
     }
     if (err != ND_OK) {
-        answer_error(s, r->id, err, msg.text);
+        answer_error(s, r->id, err, msg.text, retry_after_ms);
     }
     return true;
 }

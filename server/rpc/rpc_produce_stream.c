@@ -29,7 +29,8 @@ struct produce_stream {
 
 struct group_item {
     uint64_t id;
-    uint32_t count; /* records */
+    uint32_t count;           /* records */
+    struct nd_caller *caller; /* counted: its records were begun with it; NULL: they were not */
 };
 
 struct group {
@@ -41,7 +42,7 @@ struct group {
     uint8_t *answer; /* encoded, once it is known and not this one's turn; owned */
     size_t answer_size;
     bool answered;
-    bool counted; /* its items were begun with the caller's quota */
+    uint32_t retry_after_ms; /* said with an error; 0: not */
     uint32_t items_count;
     struct group_item items[];
 };
@@ -69,7 +70,7 @@ static size_t put_results(uint8_t *at, const struct group *group, enum nd_err er
     uint32_t first = 0;
     for (uint32_t i = 0; i < group->items_count; i++) {
         const struct group_item *item = &group->items[i];
-        struct nd_wire_result result = {item->id, err, text, NULL, 0};
+        struct nd_wire_result result = {item->id, err, text, group->retry_after_ms, NULL, 0};
         if (err == ND_OK && batch->has_offsets) {
             result.placements = batch->placements + first;
             result.count = item->count;
@@ -101,10 +102,13 @@ static uint32_t drain_locked(struct produce_stream *s, size_t *paid) ND_REQUIRES
     return completed;
 }
 
-static void end_items(const struct group *group)
+static void end_items(struct group *group)
 {
-    for (uint32_t i = 0; group->counted && i < group->items_count; i++) {
-        nd_caller_end(group->stream->base.caller, ND_QUOTA_PRODUCE, group->items[i].count);
+    for (uint32_t i = 0; i < group->items_count; i++) {
+        struct group_item *item = &group->items[i];
+        nd_caller_end(item->caller, ND_QUOTA_PRODUCE, item->count);
+        nd_caller_unref(item->caller);
+        item->caller = NULL;
     }
 }
 
@@ -159,10 +163,11 @@ static bool enqueue(struct group *group)
 }
 
 static void refuse_item(struct produce_stream *s, const struct nd_wire_batch *item, enum nd_err err,
-                        const char *text)
+                        const char *text, uint32_t retry_after_ms)
 {
     struct group *group = group_new(s, 1);
-    group->items[group->items_count++] = (struct group_item){item->id, 0};
+    group->items[group->items_count++] = (struct group_item){.id = item->id};
+    group->retry_after_ms = retry_after_ms;
     group->held = place_bytes(1, 0);
     nd_budget_charge(&s->base.handlers->produce, group->held);
     if (enqueue(group)) {
@@ -180,36 +185,37 @@ struct bundle {
     struct nd_produce_record *records;
     uint32_t records_count;
     size_t bytes;
+    uint32_t retry_after_ms; /* out, with LIMITED */
 };
 
-/* The first `count` are not done. */
-static void undo_items(struct produce_stream *s, const struct bundle *b, uint32_t count)
+/* Those that were begun are not done. */
+static void undo_items(struct group *group, const struct bundle *b)
 {
-    for (uint32_t i = 0; s->base.handlers->options.count_produce && i < count; i++) {
-        const struct nd_wire_batch *item = &b->items[i];
-        nd_caller_undo(s->base.caller, ND_QUOTA_PRODUCE, item->count,
-                       nd_payload_bytes(item->records, item->count));
+    for (uint32_t i = 0; i < group->items_count; i++) {
+        struct group_item *item = &group->items[i];
+        nd_caller_undo(item->caller, ND_QUOTA_PRODUCE, item->count,
+                       nd_payload_bytes(b->items[i].records, item->count));
+        nd_caller_unref(item->caller);
+        item->caller = NULL;
     }
 }
 
-/* All of them or none. */
-static enum nd_err begin_items(struct produce_stream *s, const struct bundle *b,
-                               struct nd_errmsg *msg)
+/* All of them or none, each with whom it is of. */
+static enum nd_err begin_items(struct group *group, struct bundle *b, struct nd_errmsg *msg)
 {
-    struct nd_caller *caller = s->base.caller;
-    uint32_t retry_after_ms;
-    if (!s->base.handlers->options.count_produce) {
-        return ND_OK;
-    }
-    for (uint32_t i = 0; i < b->items_count; i++) {
+    const struct nd_stream *stream = &group->stream->base;
+    for (uint32_t i = 0; stream->handlers->options.count_produce && i < b->items_count; i++) {
         const struct nd_wire_batch *item = &b->items[i];
+        struct nd_caller *caller = nd_access_item_caller(stream->call, item->client_address);
         enum nd_err err =
             nd_caller_begin(caller, ND_QUOTA_PRODUCE, item->count,
-                            nd_payload_bytes(item->records, item->count), &retry_after_ms, msg);
+                            nd_payload_bytes(item->records, item->count), &b->retry_after_ms, msg);
         if (err != ND_OK) {
-            undo_items(s, b, i);
+            nd_caller_unref(caller);
+            undo_items(group, b);
             return err;
         }
+        group->items[i].caller = caller;
     }
     return ND_OK;
 }
@@ -243,8 +249,8 @@ static enum nd_err hand_over(struct produce_stream *s, const struct nd_topic *to
 }
 
 /* CANCELLED: the stream ends, and its end is the answer. */
-static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic,
-                          const struct bundle *b, struct nd_errmsg *msg)
+static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic, struct bundle *b,
+                          struct nd_errmsg *msg)
 {
     struct nd_handlers *h = s->base.handlers;
     size_t held = place_bytes(b->items_count, b->records_count);
@@ -255,16 +261,16 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
     }
     struct group *group = group_new(s, b->items_count);
     for (uint32_t i = 0; i < b->items_count; i++) {
-        group->items[group->items_count++] = (struct group_item){b->items[i].id, b->items[i].count};
+        group->items[group->items_count++] =
+            (struct group_item){.id = b->items[i].id, .count = b->items[i].count};
     }
     group->charged = b->bytes;
     group->held = held;
-    enum nd_err err = begin_items(s, b, msg);
+    enum nd_err err = begin_items(group, b, msg);
     if (err == ND_OK) {
-        group->counted = h->options.count_produce;
         err = hand_over(s, topic, b, group, msg);
         if (err != ND_OK) {
-            undo_items(s, b, b->items_count);
+            undo_items(group, b);
         }
     }
     if (err != ND_OK) {
@@ -275,8 +281,7 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
 }
 
 /* All together, and one by one when together they are refused, so that each has its own answer. */
-static void submit_bundle(struct produce_stream *s, const struct nd_topic *topic,
-                          const struct bundle *b)
+static void submit_bundle(struct produce_stream *s, const struct nd_topic *topic, struct bundle *b)
 {
     struct nd_errmsg msg = {""};
     enum nd_err err = submit(s, topic, b, &msg);
@@ -284,16 +289,16 @@ static void submit_bundle(struct produce_stream *s, const struct nd_topic *topic
         return;
     }
     if (b->items_count == 1) {
-        refuse_item(s, &b->items[0], err, msg.text);
+        refuse_item(s, &b->items[0], err, msg.text, b->retry_after_ms);
         return;
     }
     for (uint32_t i = 0; i < b->items_count; i++) {
         const struct nd_wire_batch *item = &b->items[i];
-        struct bundle one = {item, 1, item->records, item->count, item->bytes};
+        struct bundle one = {item, 1, item->records, item->count, item->bytes, 0};
         msg.text[0] = '\0';
         err = submit(s, topic, &one, &msg);
         if (err != ND_OK && err != ND_ERR_CANCELLED) {
-            refuse_item(s, item, err, msg.text);
+            refuse_item(s, item, err, msg.text, one.retry_after_ms);
         }
     }
 }
@@ -328,7 +333,7 @@ static void refuse_items(struct produce_stream *s, const struct bundle *b, enum 
                          const char *text)
 {
     for (uint32_t i = 0; i < b->items_count; i++) {
-        refuse_item(s, &b->items[i], err, text);
+        refuse_item(s, &b->items[i], err, text, 0);
     }
 }
 
@@ -362,7 +367,7 @@ static void take_items(struct produce_stream *s, const struct nd_wire_batch *ite
         struct nd_topic *topic;
         take_name(s, items[at].topic);
         if (items[at].err != ND_OK) {
-            refuse_item(s, &items[at], items[at].err, items[at].text);
+            refuse_item(s, &items[at], items[at].err, items[at].text, 0);
             at++;
             continue;
         }

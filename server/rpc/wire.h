@@ -14,8 +14,9 @@
 /* A ProduceRequest, or an item of a ProduceStreamRequest. Slices borrow from the message, arrays
  * from the arena. */
 struct nd_wire_batch {
-    uint64_t id;           /* of an item */
-    struct nd_slice topic; /* empty: absent */
+    uint64_t id;                    /* of an item */
+    struct nd_slice topic;          /* empty: absent */
+    struct nd_slice client_address; /* of an item; empty: absent */
     struct nd_produce_record *records;
     uint32_t count;
     size_t bytes;    /* of the encoded batch, what it costs in memory */
@@ -54,6 +55,7 @@ struct nd_wire_result {
     uint64_t id;
     enum nd_err err;
     const char *text;                      /* with an error */
+    uint32_t retry_after_ms;               /* with an error; 0: not said */
     const struct nd_placement *placements; /* NULL: none are told */
     uint32_t count;
 };
@@ -68,7 +70,14 @@ struct nd_wire_ack_result {
 };
 size_t nd_wire_put_ack_result(uint8_t *at, const struct nd_wire_ack_result *result);
 /* A ConsumeStreamResponse.results element. */
-size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const char *text,
-                               const struct nd_delivery *deliveries, uint32_t count);
+struct nd_wire_poll_result {
+    uint64_t id;
+    enum nd_err err;
+    const char *text;        /* with an error */
+    uint32_t retry_after_ms; /* with an error; 0: not said */
+    const struct nd_delivery *deliveries;
+    uint32_t count;
+};
+size_t nd_wire_put_poll_result(uint8_t *at, const struct nd_wire_poll_result *result);
 
 #endif

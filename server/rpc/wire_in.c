@@ -181,14 +181,17 @@ static enum nd_err get_record(struct decoder *d, struct nd_slice in, struct nd_p
     return ND_OK;
 }
 
-/* `first`: number of the topic's field; the records' is one above; an id, if any, one below. */
+/* `first`: number of the topic's field; the records' is one above. Of an item (2) the id is one
+ * below and the client's address two above. */
 static enum nd_err get_batch(struct nd_slice in, uint32_t first, struct nd_arena *arena,
                              struct nd_wire_batch *out)
 {
     struct decoder d = {arena, out};
     struct walk w = walk_begin(in);
     struct field field = {0};
-    *out = (struct nd_wire_batch){.topic = {(const uint8_t *)"", 0}};
+    uint32_t known = first == 2 ? 4 : 2;
+    *out = (struct nd_wire_batch){.topic = {(const uint8_t *)"", 0},
+                                  .client_address = {(const uint8_t *)"", 0}};
     size_t count = count_fields(in, first + 1);
     if (count == SIZE_MAX) {
         return ND_ERR_INVALID_ARGUMENT;
@@ -215,7 +218,9 @@ static enum nd_err get_batch(struct nd_slice in, uint32_t first, struct nd_arena
             out->topic = field.bytes;
         } else if (first == 2 && field.number == 1 && field.type == VARINT) {
             out->id = field.value;
-        } else if (field.number >= 1 && field.number <= first + 1) {
+        } else if (first == 2 && field.number == 4 && field.type == BYTES) {
+            out->client_address = field.bytes;
+        } else if (field.number >= 1 && field.number <= known) {
             return ND_ERR_INVALID_ARGUMENT; /* a known number with the wrong type */
         }
     }

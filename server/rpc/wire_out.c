@@ -164,6 +164,7 @@ static void produce_result_body(struct out *o, const struct nd_wire_result *resu
 {
     put_number(o, 1, result->id);
     status_body(o, 2, 5, result->err, result->text);
+    put_number(o, 6, result->err == ND_OK ? 0 : result->retry_after_ms);
     for (uint32_t i = 0; result->placements != NULL && i < result->count; i++) {
         put_placement(o, 4, &result->placements[i]);
     }
@@ -198,23 +199,28 @@ size_t nd_wire_put_ack_result(uint8_t *at, const struct nd_wire_ack_result *resu
     return o.size;
 }
 
-size_t nd_wire_put_poll_result(uint8_t *at, uint64_t id, enum nd_err err, const char *text,
-                               const struct nd_delivery *deliveries, uint32_t count)
+/* All but the messages. */
+static void poll_result_head(struct out *o, const struct nd_wire_poll_result *result)
+{
+    put_number(o, 1, result->id);
+    status_body(o, 2, 5, result->err, result->text);
+    put_number(o, 6, result->err == ND_OK ? 0 : result->retry_after_ms);
+}
+
+size_t nd_wire_put_poll_result(uint8_t *at, const struct nd_wire_poll_result *result)
 {
     struct out body = {NULL, 0}, o = {at, 0};
-    put_number(&body, 1, id);
-    status_body(&body, 2, 5, err, text);
-    for (uint32_t i = 0; i < count; i++) {
-        body.size += nd_wire_put_message(NULL, 4, &deliveries[i]);
+    poll_result_head(&body, result);
+    for (uint32_t i = 0; i < result->count; i++) {
+        body.size += nd_wire_put_message(NULL, 4, &result->deliveries[i]);
     }
     put_head(&o, 1, body.size);
     if (at == NULL) {
         return o.size + body.size;
     }
-    put_number(&o, 1, id);
-    status_body(&o, 2, 5, err, text);
-    for (uint32_t i = 0; i < count; i++) {
-        o.size += nd_wire_put_message(at + o.size, 4, &deliveries[i]);
+    poll_result_head(&o, result);
+    for (uint32_t i = 0; i < result->count; i++) {
+        o.size += nd_wire_put_message(at + o.size, 4, &result->deliveries[i]);
     }
     return o.size;
 }

@@ -13,6 +13,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import grpc
@@ -28,11 +29,12 @@ def more_files():
 
 
 class Http:
-    """One kept connection."""
+    """One kept connection. `source`: another address of this machine's to come from."""
 
-    def __init__(self, address, context=None):
+    def __init__(self, address, context=None, source=None):
         kind = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
         more = {} if context is None else {"context": context}
+        more.update({} if source is None else {"source_address": (source, 0)})
         self.connection = kind(address, timeout=PATIENCE, **more)
 
     def __call__(self, method, path, body=None, **headers):
@@ -194,7 +196,17 @@ class InTheNode(unittest.TestCase):
             self.assertEqual(again.returncode, 1)
             self.assertIn("http.addr", again.stderr)
 
-    def test_each_address_has_its_share_of_polls(self):
+
+class Shares(unittest.TestCase):
+    """What one client may do at a time or a second. Without security a client is an address, over HTTP as over gRPC."""
+
+    def refused(self, answer, text):
+        status, error, headers = answer
+        self.assertEqual((status, error["error"]), (429, text))
+        return int(headers["Retry-After"])
+
+    def test_polls_at_a_time(self):
+        text = "too many in-flight consume requests for this identity (limit 3 per node)"
         with Node(NARAD_HTTP_MAX_CONSUME_IN_FLIGHT_PER_IDENTITY="3") as node:
             node.create("t")
             address = http_address(node)
@@ -202,12 +214,113 @@ class InTheNode(unittest.TestCase):
             wait_until(lambda: gauge(node, "http_requests_in_flight") == 3, "all are parked")
             # Credentials are ignored here, they make nobody else of an address.
             for headers in ({}, {"Authorization": "Basic " + base64.b64encode(b"a:b").decode()}):
-                status, error, got = Http(address)("GET", "/v1/topics/t/consume?wait=1s", **headers)
-                self.assertEqual((status, error["error"], got["Retry-After"]),
-                                 (429, "too many in-flight consume requests for this identity (limit 3 per node)", "1"))
+                answer = Http(address)("GET", "/v1/topics/t/consume?wait=1s", **headers)
+                self.assertEqual(self.refused(answer, text), 1)
+            # Nor does another way: over gRPC the same address is the same client, for replays, too.
+            self.assertEqual(status_of(lambda: node.consume("t")), (CODE.RESOURCE_EXHAUSTED, text))
+            self.refused(Http(address)("GET", "/v1/topics/t/consume?partition=0&offset=0"), text)
+            self.assertEqual(Http(address, source="127.0.0.2")("GET", "/v1/topics/t/consume")[0], 204)
             for each in parked:
                 each.close()
             wait_until(lambda: Http(address)("GET", "/v1/topics/t/consume")[0] == 204, "there is room again")
+
+    def test_messages_a_second(self):
+        text = "produce rate limit of this identity exceeded (limit 1 messages per second per node)"
+        with Node(NARAD_LIMITS_PRODUCE_MESSAGES_PER_SECOND="1") as node:
+            node.create("t")
+            first, second = Http(http_address(node)), Http(http_address(node), source="127.0.0.2")
+            batch = json.dumps({"messages": [{"payload": 1}] * 100})
+
+            def refusal(path, body):
+                """Produce until it is refused: on a slow machine a token comes back in between."""
+                answers = []
+
+                def look():
+                    answers.append(first("POST", path, body))
+                    return answers[-1][0] != 202
+                wait_until(look, "it is refused")
+                return answers[-1]
+            self.assertEqual(self.refused(refusal("/v1/topics/t/produce", b"x"), text), 1)
+            self.assertEqual(second("POST", "/v1/topics/t/produce", b"x")[0], 202)
+            self.assertEqual(self.refused(refusal("/v1/topics/t/produce/batch", batch), text), 1)
+            wait_until(lambda: first("POST", "/v1/topics/t/produce", b"x")[0] == 202, "a token comes back")
+
+    def test_messages_consumed_a_second(self):
+        """What a poll took is paid afterwards: a debt of up to a minute, and a Retry-After that says so."""
+        text = "consume rate limit of this identity exceeded (limit 1 messages per second per node)"
+        with Node(NARAD_LIMITS_CONSUME_MESSAGES_PER_SECOND="1") as node:
+            node.create("t")
+            node.produce("t", *[b"x"] * 300)
+            first, second = Http(http_address(node)), Http(http_address(node), source="127.0.0.2")
+            for call in (first, second):
+                status, taken, _ = call("GET", "/v1/topics/t/consume?max=100", X_Narad_Client="test")
+                self.assertEqual((status, len(taken["messages"])), (200, 100))
+                after = self.refused(call("GET", "/v1/topics/t/consume"), text)
+                self.assertTrue(2 <= after <= 61, after)
+                # Of a call of its own, the same.
+                after = self.refused(call("GET", "/v1/topics/t/consume?partition=0&offset=0"), text)
+                self.assertTrue(2 <= after <= 61, after)
+
+    def test_messages_at_a_time(self):
+        """Produces that wait for the disk."""
+        text = "too many in-flight produce requests for this identity (limit 2 per node)"
+        with Node(NARAD_HTTP_MAX_PRODUCE_IN_FLIGHT_PER_IDENTITY="2") as node:
+            node.create("t")
+            batch = json.dumps({"messages": [{"payload": 1}] * 100})
+            outcomes = set()
+
+            def many(source):
+                call = Http(http_address(node), source=source)
+                for _ in range(40):
+                    outcomes.add(call("POST", "/v1/topics/t/produce/batch", batch)[0])
+            threads = [threading.Thread(target=many, args=(f"127.0.0.{i}",)) for i in range(1, 9)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(outcomes, {202})  # each alone is within it, whatever the others do
+
+            def refused():
+                calls = [Http(http_address(node)) for _ in range(8)]
+                for call in calls:
+                    call.connection.request("POST", "/v1/topics/t/produce/batch", batch)
+                answers = [call.connection.getresponse() for call in calls]
+                texts = [answer.read() for answer in answers]
+                for answer, body in zip(answers, texts):
+                    if answer.status == 429:
+                        self.assertEqual((answer.headers["Retry-After"], json.loads(body)["error"]), ("1", text))
+                return any(answer.status == 429 for answer in answers)
+            wait_until(refused, "eight of one client at a time are too many")
+
+    def test_a_gateway_alone_is_one_client(self):
+        """Nobody who comes over TCP is believed to speak for others; its polls a gateway counts by address itself."""
+        text = "produce rate limit of this identity exceeded (limit 1 messages per second per node)"
+        with Node(NARAD_LIMITS_PRODUCE_MESSAGES_PER_SECOND="1") as node:
+            node.create("t")
+            node.create("empty")
+            with Gateway(node.address, NARAD_HTTP_MAX_CONSUME_IN_FLIGHT_PER_IDENTITY="1") as gateway:
+                calls = [Http(gateway.address, source=f"127.0.0.{i}") for i in range(1, 6)]
+                answers = []
+
+                def look():
+                    answers.extend(call("POST", "/v1/topics/t/produce", b"x") for call in calls)
+                    return any(answer[0] == 429 for answer in answers)
+                wait_until(look, "together they are too many")
+                self.refused(next(answer for answer in answers if answer[0] == 429), text)
+
+                def counted():
+                    """The second poll may come before the first."""
+                    parked = park(gateway.address, "/v1/topics/empty/consume?wait=10s", 1)[0]
+                    statuses = [call("GET", "/v1/topics/empty/consume")[0] for call in calls]
+                    parked.close()
+                    self.assertEqual(set(statuses[1:]), {204})
+                    return statuses[0] == 429
+                wait_until(counted, "a poll of the same address is counted")
+            # Over the broker's own socket it is believed.
+            with Gateway("unix:" + node.path("data/narad.sock")) as gateway:
+                for i in range(1, 6):
+                    call = Http(gateway.address, source=f"127.0.1.{i}")
+                    self.assertEqual(call("POST", "/v1/topics/t/produce", b"x")[0], 202)
 
 
 def run(*arguments, **env):
@@ -354,6 +467,31 @@ class Encrypted(unittest.TestCase):
     def test_http_in_the_node(self):
         with Node(NARAD_HTTP_TLS_CERT_FILE=self.file("server.pem"), NARAD_HTTP_TLS_KEY_FILE=self.file("server.key")) as node:
             self.assertEqual(Http(http_address(node), self.context)("GET", "/readyz")[0], 200)
+
+    def test_a_gateway_alone_tells_until_when_its_certificate_is_good(self):
+        name = b'narad_tls_cert_not_after_seconds{listener="http"} '
+        anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+        with Node() as node, tempfile.TemporaryDirectory() as directory:
+            files = [shutil.copy(self.file(name), directory) for name in ("server.pem", "server.key")]
+            settings = {"NARAD_HTTP_TLS_CERT_FILE": files[0], "NARAD_HTTP_TLS_KEY_FILE": files[1]}
+            with Gateway(node.address, **settings) as gateway:
+                def told():
+                    text = Http(gateway.address, anyone)("GET", "/metrics")[1]
+                    return [float(line[len(name):]) for line in text.splitlines() if line.startswith(name)]
+
+                def expiry(path):
+                    text = subprocess.run(["openssl", "x509", "-noout", "-enddate", "-in", path], check=True,
+                                          capture_output=True, text=True).stdout
+                    return ssl.cert_time_to_seconds(text.strip().split("=")[1])
+                self.assertEqual(told(), [expiry(files[0])])
+                self.assertIn("certificate in use", gateway.log())
+                for source, target in zip(("expired.pem", "expired.key"), files):
+                    shutil.copy(self.file(source), target)
+                self.assertNotEqual(told(), [expiry(files[0])])
+                gateway.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: told() == [expiry(files[0])], "the new one is told of")
+                self.assertIn("certificate has expired", gateway.log())
 
     def test_from_the_gateway_to_the_broker(self):
         files = {"NARAD_GRPC_TLS_CERT_FILE": self.file("server.pem"), "NARAD_GRPC_TLS_KEY_FILE": self.file("server.key")}

@@ -26,6 +26,7 @@ static size_t used_at[HELD_MAX]; /* of the budget, when the broker got the produ
 static uint32_t results, done;
 static uint64_t results_ids[16];
 static char last_error[128];
+static uint32_t last_retry_ms;
 static struct nd_quotas *quotas;
 
 /* --- in the place of broker and metastore --- */
@@ -77,6 +78,7 @@ static void on_message(void *data, struct nd_rpc_stream *stream, struct nd_slice
     for (size_t i = 0; i < response->n_results; i++) {
         results_ids[results++ % ND_ARRAY_SIZE(results_ids)] = response->results[i]->id;
         snprintf(last_error, sizeof last_error, "%s", response->results[i]->error);
+        last_retry_ms = response->results[i]->retry_after_ms;
     }
     nd_cond_broadcast(&changed);
     nd_mutex_unlock(&lock);
@@ -103,8 +105,9 @@ static void wait_for(const uint32_t *counter, uint32_t value)
     nd_mutex_unlock(&lock);
 }
 
-/* One message with two items of `count` records each. */
-static void pair_send(struct nd_rpc_stream *stream, size_t count)
+/* One message with two items of `count` records each, of who has these addresses. */
+static void pair_send_of(struct nd_rpc_stream *stream, size_t count, const char *first_address,
+                         const char *second_address)
 {
     Narad__V1__ProduceStreamRequest request = NARAD__V1__PRODUCE_STREAM_REQUEST__INIT;
     Narad__V1__ProduceItem first = NARAD__V1__PRODUCE_ITEM__INIT, second;
@@ -122,11 +125,18 @@ static void pair_send(struct nd_rpc_stream *stream, size_t count)
     first.topic = name;
     first.n_records = count;
     first.records = records;
+    first.client_address = (char *)(uintptr_t)first_address;
     second = first;
     second.id = 2;
+    second.client_address = (char *)(uintptr_t)second_address;
     request.n_items = 2;
     request.items = items;
     nd_rpc_stream_send(stream, &request.base);
+}
+
+static void pair_send(struct nd_rpc_stream *stream, size_t count)
+{
+    pair_send_of(stream, count, "", "");
 }
 
 /* One message with one item; without a record it is refused by itself. */
@@ -198,16 +208,27 @@ static uint64_t time_stands_still(void *impl)
 }
 
 /* Ten messages a second for each address. */
-static int set_up_limited(void **state)
+static int limited(bool tcp)
 {
     static struct nd_env env;
     const struct nd_quota_limits limits = {.messages_per_s = {[ND_QUOTA_PRODUCE] = 10}};
 
-    (void)state;
     env = *nd_env_posix();
     env.mono_ns = time_stands_still;
     quotas = nd_quotas_new(&limits, &env, NULL);
-    return start(&(struct nd_handlers_options){.quotas = quotas, .count_produce = true}, true);
+    return start(&(struct nd_handlers_options){.quotas = quotas, .count_produce = true}, tcp);
+}
+
+static int set_up_limited(void **state)
+{
+    (void)state;
+    return limited(true);
+}
+
+static int set_up_limited_unix(void **state)
+{
+    (void)state;
+    return limited(false);
 }
 
 static int tear_down(void **state)
@@ -298,6 +319,49 @@ static void produce_stream__an_item_within_the_rate_is_taken_whoever_comes_after
     assert_int_equal(held_count, 1);
     assert_int_equal(results, 2);
     assert_non_null(strstr(last_error, "rate limit"));
+    assert_in_range(last_retry_ms, 1, 1000);
+}
+
+/* A stream whose items are of two clients of a gateway, six messages each; ends it. */
+static void two_clients(const char *first_address, const char *second_address)
+{
+    static const struct nd_rpc_stream_events events = {.on_message = on_message,
+                                                       .on_done = on_done};
+
+    nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
+    struct nd_rpc_stream *stream = nd_rpc_stream_open(channel, "/narad.v1.Broker/ProduceStream", 0,
+                                                      true, false, &events, NULL);
+    pair_send_of(stream, 6, first_address, second_address);
+    nd_rpc_stream_half_close(stream);
+    nd_mutex_unlock(&lock);
+    wait_for(&held_count, 1);
+    answer(0, ND_ERR_NO_SPACE);
+    wait_for(&done, 1);
+    assert_int_equal(held_count, 1);
+    assert_int_equal(results, 2);
+}
+
+static void produce_stream__counts_who_a_gateway_says_each_item_is_of(void **state)
+{
+    (void)state;
+    two_clients("192.0.2.1", "2001:db8::7");
+    assert_non_null(strstr(last_error, "disk full")); /* the broker's answer: it was not refused */
+    assert_int_equal(last_retry_ms, 0);
+}
+
+static void produce_stream__counts_the_items_of_one_client_together(void **state)
+{
+    (void)state;
+    two_clients("192.0.2.1", "192.0.2.1");
+    assert_non_null(strstr(last_error, "rate limit"));
+    assert_in_range(last_retry_ms, 1, 1000);
+}
+
+static void produce_stream__over_tcp_nobody_speaks_for_others(void **state)
+{
+    (void)state;
+    two_clients("192.0.2.1", "192.0.2.2");
+    assert_non_null(strstr(last_error, "rate limit"));
 }
 
 int main(void)
@@ -308,6 +372,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             produce_stream__an_item_within_the_rate_is_taken_whoever_comes_after, set_up_limited,
             tear_down),
+        cmocka_unit_test_setup_teardown(produce_stream__counts_who_a_gateway_says_each_item_is_of,
+                                        set_up_limited_unix, tear_down),
+        cmocka_unit_test_setup_teardown(produce_stream__counts_the_items_of_one_client_together,
+                                        set_up_limited_unix, tear_down),
+        cmocka_unit_test_setup_teardown(produce_stream__over_tcp_nobody_speaks_for_others,
+                                        set_up_limited, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,7 @@ static struct sample sample_stream(void)
     for (size_t i = 0; i < 3; i++) {
         narad__v1__produce_item__init(&items[i]);
         items[i].id = i == 2 ? UINT64_MAX : i;
+        items[i].client_address = (char *)(uintptr_t)(i == 1 ? "2001:db8::7" : "");
         items[i].topic = i == 1 ? (char *)(uintptr_t) "" : (char *)(uintptr_t) "orders";
         items[i].n_records = i + 1;
         items[i].records = b.record_list;
@@ -105,6 +106,13 @@ static bool same(struct nd_slice a, const void *data, size_t size)
     return a.size == size && (size == 0 || memcmp(a.data, data, size) == 0);
 }
 
+/* protobuf-c's strings end at the first NUL byte; the walker keeps all bytes. */
+static bool same_text(struct nd_slice a, const char *text)
+{
+    size_t length = strlen(text);
+    return a.size >= length && memcmp(a.data, text, length) == 0;
+}
+
 static bool same_record(const struct nd_produce_record *a, const Narad__V1__Record *b)
 {
     bool pinned = b->partition_choice_case == NARAD__V1__RECORD__PARTITION_CHOICE_PARTITION;
@@ -114,10 +122,7 @@ static bool same_record(const struct nd_produce_record *a, const Narad__V1__Reco
         return false;
     }
     for (size_t i = 0; i < b->n_headers; i++) {
-        /* protobuf-c's strings end at the first NUL byte; the walker keeps all bytes. */
-        size_t length = strlen(b->headers[i]->name);
-        if (a->headers[i].name.size < length ||
-            memcmp(a->headers[i].name.data, b->headers[i]->name, length) != 0 ||
+        if (!same_text(a->headers[i].name, b->headers[i]->name) ||
             !same(a->headers[i].value, b->headers[i]->value.data, b->headers[i]->value.len)) {
             return false;
         }
@@ -128,11 +133,10 @@ static bool same_record(const struct nd_produce_record *a, const Narad__V1__Reco
 static bool same_batch(const struct nd_wire_batch *a, const char *topic, size_t n,
                        Narad__V1__Record *const *records)
 {
-    size_t length = strlen(topic);
     if (a->err != ND_OK) {
         return true; /* beyond a limit: refused with a text, tested by itself */
     }
-    if (a->topic.size < length || memcmp(a->topic.data, topic, length) != 0 || a->count != n) {
+    if (!same_text(a->topic, topic) || a->count != n) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
@@ -169,6 +173,7 @@ static bool agree_stream(struct nd_arena *arena, const uint8_t *bytes, size_t si
     for (uint32_t i = 0; ok && r != NULL && i < count; i++) {
         ok =
             items[i].id == r->items[i]->id &&
+            same_text(items[i].client_address, r->items[i]->client_address) &&
             same_batch(&items[i], r->items[i]->topic, r->items[i]->n_records, r->items[i]->records);
     }
     if (r != NULL) {

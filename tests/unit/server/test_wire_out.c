@@ -104,12 +104,13 @@ static void wire_put_poll_result__reads_back_through_protobuf_c(void **state)
     struct fixture f;
     make(&f, 70000, 300);
     struct nd_delivery list[3] = {f.delivery, f.delivery, f.delivery};
-    size_t size = nd_wire_put_poll_result(NULL, 77, ND_OK, NULL, list, 3);
-    size_t empty = nd_wire_put_poll_result(NULL, 0, ND_ERR_TOPIC_NOT_FOUND, NULL, NULL, 0);
+    const struct nd_wire_poll_result full = {77, ND_OK, NULL, 5, list, 3};
+    const struct nd_wire_poll_result none = {0, ND_ERR_TOPIC_NOT_FOUND, NULL, 1500, NULL, 0};
+    size_t size = nd_wire_put_poll_result(NULL, &full);
+    size_t empty = nd_wire_put_poll_result(NULL, &none);
     uint8_t *bytes = nd_xmalloc(size + empty);
-    assert_int_equal(nd_wire_put_poll_result(bytes, 77, ND_OK, NULL, list, 3), size);
-    assert_int_equal(
-        nd_wire_put_poll_result(bytes + size, 0, ND_ERR_TOPIC_NOT_FOUND, NULL, NULL, 0), empty);
+    assert_int_equal(nd_wire_put_poll_result(bytes, &full), size);
+    assert_int_equal(nd_wire_put_poll_result(bytes + size, &none), empty);
 
     Narad__V1__ConsumeStreamResponse *r =
         narad__v1__consume_stream_response__unpack(NULL, size + empty, bytes);
@@ -124,6 +125,8 @@ static void wire_put_poll_result__reads_back_through_protobuf_c(void **state)
     assert_string_equal(r->results[1]->error, "topic not found");
     assert_string_equal(r->results[1]->reason, "TOPIC_NOT_FOUND");
     assert_string_equal(r->results[0]->reason, "");
+    assert_int_equal(r->results[0]->retry_after_ms, 0); /* only an error has it */
+    assert_int_equal(r->results[1]->retry_after_ms, 1500);
     narad__v1__consume_stream_response__free_unpacked(r, NULL);
     nd_free(bytes);
     nd_free(f.record);
@@ -134,9 +137,9 @@ static void wire_put_produce_result__reads_back_through_protobuf_c(void **state)
     (void)state;
     const struct nd_placement placements[] = {{0, 0, 0}, {2, 1, 300}, {107, 0, UINT64_MAX}};
     const struct nd_wire_result results[] = {
-        {UINT64_MAX, ND_OK, NULL, placements, 3},
-        {0, ND_ERR_NO_SPACE, NULL, NULL, 0},
-        {5, ND_ERR_INVALID_ARGUMENT, "record 2: no", NULL, 0},
+        {UINT64_MAX, ND_OK, NULL, 5, placements, 3},
+        {0, ND_ERR_NO_SPACE, NULL, 0, NULL, 0},
+        {5, ND_ERR_INVALID_ARGUMENT, "record 2: no", 1500, NULL, 0},
     };
     uint8_t bytes[512];
     size_t size = 0;
@@ -162,6 +165,8 @@ static void wire_put_produce_result__reads_back_through_protobuf_c(void **state)
     assert_string_equal(r->results[0]->reason, "");
     assert_int_equal(r->results[2]->code, 3);
     assert_string_equal(r->results[2]->error, "record 2: no");
+    assert_int_equal(r->results[0]->retry_after_ms, 0); /* only an error has it */
+    assert_int_equal(r->results[2]->retry_after_ms, 1500);
     narad__v1__produce_stream_response__free_unpacked(r, NULL);
 }
 
