@@ -90,6 +90,13 @@ pids+=("$!")
 wait_file "$dir/alone.json" "${pids[-1]}"
 alone=$(member http_addr "$dir/alone.json")
 load 'storing nothing, 16 connections' "$alone" --mode produce --connections 16
+# The same disk while both cores are as busy as above: what a produce waits for is this, not the idle disk.
+"$build/bin/narad" bench disk --dir "$dir/disk" --seconds "$seconds" --json > "$dir/disk.json" < /dev/null &
+busy=$!
+pids+=("$busy")
+load '  beside a disk that syncs' "$alone" --mode produce --connections 16
+wait "$busy"
+printf '%-34s %s\n' '  the disk beside that' "$(cat "$dir/disk.json")"
 load 'storing nothing, 64 connections' "$alone" --mode produce --connections 64
 
 node parked --dev # one whose memory is not that of the runs before
