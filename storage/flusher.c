@@ -206,6 +206,32 @@ void nd_flusher_remove(struct nd_flusher *flusher, struct nd_remove_job *job)
     nd_inbox_push(&flusher->inbox, &job->msg);
 }
 
+struct remove_empty {
+    struct nd_msg msg;
+    char path[PATH_SIZE];
+};
+
+static void remove_empty_arrived(struct nd_msg *msg, void *owner)
+{
+    struct nd_flusher *flusher = owner;
+    struct remove_empty *job = ND_CONTAINER_OF(msg, struct remove_empty, msg);
+
+    nd_ignore(flusher->env->rmdir(flusher->env->impl, job->path, NULL),
+              "something is in it, or the next look for such tries again");
+    nd_free(job);
+}
+
+void nd_flusher_remove_empty(struct nd_flusher *flusher, const char *path)
+{
+    struct remove_empty *job = nd_xcalloc(1, sizeof *job);
+    size_t size = strlen(path);
+
+    ND_ASSERT(size < sizeof job->path);
+    memcpy(job->path, path, size + 1);
+    job->msg.run = remove_empty_arrived;
+    nd_inbox_push(&flusher->inbox, &job->msg);
+}
+
 /* --- driving --- */
 
 bool nd_flusher_step(struct nd_flusher *flusher)

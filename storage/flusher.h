@@ -74,5 +74,9 @@ struct nd_remove_job {
     enum nd_err result;
 };
 void nd_flusher_remove(struct nd_flusher *flusher, struct nd_remove_job *job);
+/* Remove a directory if nothing is in it, and leave it otherwise: after what was moved aside
+ * before, and on the thread that makes directories. The path is copied. Nothing is synced: an empty
+ * one that a power cut brings back means nothing. @thread any */
+void nd_flusher_remove_empty(struct nd_flusher *flusher, const char *path);
 
 #endif

@@ -40,6 +40,15 @@ void nd_topic_end(struct nd_topic_state *state)
     nd_topic_state_unbusy(state);
 }
 
+/* The directory above. */
+static void cut_last(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    ND_ASSERT(slash != NULL);
+    *slash = '\0';
+}
+
 /* <data>/topics/<topic>/<incarnation>, the directory above a partition's. */
 static void incarnation_dir(struct nd_topic_state *state, char *out, size_t out_size)
 {
@@ -47,18 +56,21 @@ static void incarnation_dir(struct nd_topic_state *state, char *out, size_t out_
 
     memcpy(id.topic, state->meters->name, strlen(state->meters->name) + 1);
     nd_flusher_partition_dir(state->shard->broker->options.flusher, &id, out, out_size);
-    char *slash = strrchr(out, '/');
-    ND_ASSERT(slash != NULL);
-    *slash = '\0';
+    cut_last(out);
 }
 
 void nd_topic_finish(struct nd_topic_state *state)
 {
     struct nd_shard *shard = state->shard;
+    struct nd_flusher *flusher = shard->broker->options.flusher;
     struct nd_remove_job *job = nd_xcalloc(1, sizeof *job);
+    char above[sizeof job->path];
 
     incarnation_dir(state, job->path, sizeof job->path);
-    nd_flusher_remove(shard->broker->options.flusher, job); /* frees it */
+    memcpy(above, job->path, sizeof above);
+    cut_last(above);
+    nd_flusher_remove(flusher, job);         /* frees it */
+    nd_flusher_remove_empty(flusher, above); /* unless another incarnation is there */
     nd_accept_unbind(state);
     nd_topic_state_free(state);
     shard->accepts_due = true;

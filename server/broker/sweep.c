@@ -12,6 +12,7 @@ static const uint64_t first_ns = 5000000000, every_ns = 3600000000000;
 
 struct found {
     uint32_t topic; /* index of its name */
+    bool is_empty;  /* no incarnation, but that nothing is in the topic's directory */
     uint64_t incarnation;
 };
 
@@ -21,6 +22,7 @@ struct sweep {
     char **topics; /* names of directories */
     uint32_t topics_count, next;
     bool listed; /* the names are there */
+    bool seen;   /* something is in the directory that is being listed */
     struct found *found;
     uint32_t found_count;
 };
@@ -52,6 +54,12 @@ static bool topic_seen(void *arg, const char *name, enum nd_file_kind kind)
     return true;
 }
 
+static void found_add(struct sweep *sweep, const struct found *found)
+{
+    sweep->found = nd_xrealloc(sweep->found, (sweep->found_count + 1) * sizeof *sweep->found);
+    sweep->found[sweep->found_count++] = *found;
+}
+
 static bool incarnation_seen(void *arg, const char *name, enum nd_file_kind kind)
 {
     struct sweep *sweep = arg;
@@ -59,16 +67,29 @@ static bool incarnation_seen(void *arg, const char *name, enum nd_file_kind kind
     size_t i = 0;
 
     (void)kind;
+    sweep->seen = true;
     for (; name[i] != '\0' && strchr("0123456789abcdef", name[i]) != NULL; i++) {
         uint64_t digit = (uint64_t)(name[i] <= '9' ? name[i] - '0' : name[i] - 'a' + 10);
         incarnation = incarnation << 4 | digit;
     }
     if (i == INCARNATION_DIGITS && name[i] == '\0') {
-        sweep->found = nd_xrealloc(sweep->found, (sweep->found_count + 1) * sizeof *sweep->found);
-        sweep->found[sweep->found_count++] =
-            (struct found){.topic = sweep->next, .incarnation = incarnation};
+        found_add(sweep, &(struct found){.topic = sweep->next, .incarnation = incarnation});
     }
     return true;
+}
+
+static void topic_list(struct sweep *sweep)
+{
+    const struct nd_broker_options *options = &sweep->shard->broker->options;
+    struct nd_errmsg msg = {{0}};
+    char *dir = nd_xasprintf("%s/topics/%s", options->data_dir, sweep->topics[sweep->next]);
+
+    sweep->seen = false;
+    enum nd_err err = options->env->list(options->env->impl, dir, incarnation_seen, sweep, &msg);
+    if (err == ND_OK && !sweep->seen) {
+        found_add(sweep, &(struct found){.topic = sweep->next, .is_empty = true});
+    }
+    nd_free(dir);
 }
 
 /* What cannot be listed is looked at the next time. */
@@ -87,9 +108,7 @@ static void work(struct nd_worker_job *base)
     }
     uint32_t end = ND_MIN(sweep->topics_count, sweep->next + TOPICS_A_JOB);
     for (; sweep->next < end; sweep->next++) {
-        dir = nd_xasprintf("%s/topics/%s", options->data_dir, sweep->topics[sweep->next]);
-        (void)options->env->list(options->env->impl, dir, incarnation_seen, sweep, &msg);
-        nd_free(dir);
+        topic_list(sweep);
     }
 }
 
@@ -115,6 +134,21 @@ static bool is_known(struct nd_shard *shard, uint64_t incarnation)
     return false;
 }
 
+static void found_take(struct sweep *sweep, const struct found *found)
+{
+    struct nd_shard *shard = sweep->shard;
+    const char *name = sweep->topics[found->topic];
+
+    if (found->is_empty) { /* a delete was cut off behind its last incarnation */
+        char *dir = nd_xasprintf("%s/topics/%s", shard->broker->options.data_dir, name);
+        nd_flusher_remove_empty(shard->broker->options.flusher, dir);
+        nd_free(dir);
+    } else if (!is_known(shard, found->incarnation)) {
+        (void)nd_topic_state_new(shard, name, found->incarnation);
+        shard->ask_ns = 0;
+    }
+}
+
 static void reply(struct nd_msg *msg, void *owner)
 {
     struct sweep *sweep = ND_CONTAINER_OF(msg, struct sweep, job.reply);
@@ -123,11 +157,7 @@ static void reply(struct nd_msg *msg, void *owner)
 
     shard->jobs -= 1;
     for (uint32_t i = 0; i < sweep->found_count && !stopping; i++) {
-        const struct found *found = &sweep->found[i];
-        if (!is_known(shard, found->incarnation)) {
-            (void)nd_topic_state_new(shard, sweep->topics[found->topic], found->incarnation);
-            shard->ask_ns = 0;
-        }
+        found_take(sweep, &sweep->found[i]);
     }
     sweep->found_count = 0;
     if (!stopping && sweep->next < sweep->topics_count) {

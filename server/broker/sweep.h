@@ -3,7 +3,7 @@
  * more. Soon after the ownership latch, and then once an hour, a worker lists the directories of a
  * shard's topics, a few at a time; of an incarnation that nobody knows the shard makes a state
  * without a record, and so it is asked about, and removed only when it is confirmed gone (P5,
- * delete.h). @thread shard */
+ * delete.h). A directory of a name with nothing in it just goes. @thread shard */
 #ifndef ND_SWEEP_H
 #define ND_SWEEP_H
 

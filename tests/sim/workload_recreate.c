@@ -12,6 +12,8 @@ enum {
 };
 
 static const char *const names[] = {"churn", "flux"};
+/* Of this name there never is a next one for long: its directory must go as well. */
+static const char once[] = "once";
 
 void workload_make_recreating(struct workload *workload)
 {
@@ -167,6 +169,22 @@ static uint32_t make(struct workload *workload, const char *name)
     return node_topic(&workload->node, name, 1 + (uint32_t)draw(workload, RECREATE_PARTITIONS_MAX));
 }
 
+static void live_briefly(struct workload *workload, const char *name)
+{
+    uint32_t topic = make(workload, name);
+
+    workload_produce(workload, topic);
+    switch (draw(workload, 3)) {
+    case 0: break;
+    case 1: workload_run_partly(workload); break;
+    default: /* it has files */
+        workload_step(workload);
+        begin_flush(workload, topic);
+        break;
+    }
+    topic_delete(workload, topic);
+}
+
 /* What happens between the end of one topic and the next of its name. */
 static void between(struct workload *workload, uint32_t *topic, const char *name)
 {
@@ -181,12 +199,7 @@ static void between(struct workload *workload, uint32_t *topic, const char *name
         workload->recreated.stopped += 1;
         return;
     default: /* one that lives for a single produce */
-        *topic = make(workload, name);
-        workload_produce(workload, *topic);
-        if (draw(workload, 2) == 0) {
-            workload_run_partly(workload);
-        }
-        topic_delete(workload, *topic);
+        live_briefly(workload, draw(workload, 2) == 0 ? name : once);
         workload->recreated.twice += 1;
         break;
     }
@@ -250,6 +263,18 @@ static void check_dir(struct workload *workload, const char *dir, const char *al
     }
 }
 
+static void check_gone(struct workload *workload, const char *name)
+{
+    const struct nd_env *env = workload->node.env;
+    struct nd_file_stat stat;
+    char dir[64];
+
+    snprintf(dir, sizeof dir, "data/topics/%s", name);
+    if (env->stat(env->impl, dir, &stat, NULL) == ND_OK) {
+        ledger_problem(&workload->ledger, "%s is left of a deleted topic", dir);
+    }
+}
+
 void workload_check_removed(struct workload *workload)
 {
     const uint32_t topics[] = {workload->churn, workload->flux};
@@ -264,5 +289,11 @@ void workload_check_removed(struct workload *workload)
     }
     if (!over(workload)) {
         check_dir(workload, "data/removed", NULL);
+        check_gone(workload, once);
+    }
+    for (size_t i = 0; i < ND_ARRAY_SIZE(topics) && !over(workload); i++) {
+        node_topic_delete(&workload->node, topics[i]);
+        node_advance(&workload->node, REMOVED_MS);
+        check_gone(workload, names[i]);
     }
 }

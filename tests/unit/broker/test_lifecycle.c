@@ -295,6 +295,57 @@ static void sweep__removes_what_a_delete_left_behind_once_that_is_confirmed(void
     assert_true(exists(node, own));
 }
 
+/* The directory of a name goes with the last incarnation in it. */
+static void delete__leaves_no_directory_of_the_name(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg = {{0}};
+    char own[128];
+
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    node_advance(node, 70000); /* flushed by age */
+    snprintf(own, sizeof own, "data/topics/t/%016llx",
+             (unsigned long long)node->topics[0]->incarnation);
+    assert_int_equal(nd_env_mkdirs(node->env, "data/topics/t/0000000000000abc", &msg), ND_OK);
+    node_topic_delete(node, 0);
+    node_run(node);
+    assert_false(exists(node, own));
+    assert_true(exists(node, "data/topics/t/0000000000000abc")); /* somebody else's */
+
+    uint32_t topic = node_topic(node, "t", 1);
+    assert_int_equal(node->env->rmdir(node->env->impl, "data/topics/t/0000000000000abc", &msg),
+                     ND_OK);
+    assert_int_equal(node_produce(node, topic, 0, "n", NULL), ND_OK);
+    node_advance(node, 70000);
+    node_topic_delete(node, topic);
+    node_run(node);
+    assert_false(exists(node, "data/topics/t"));
+    topic = node_topic(node, "t", 1);
+    assert_int_equal(node_produce(node, topic, 0, "again", NULL), ND_OK);
+    node_advance(node, 70000);
+    assert_true(exists(node, "data/topics/t"));
+}
+
+/* A crash, or a failure, between the two. */
+static void sweep__removes_empty_directories_of_topics(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node *node = &fixture->node;
+    struct nd_errmsg msg = {{0}};
+
+    assert_int_equal(node_produce(node, 0, 0, "m", NULL), ND_OK);
+    node_stop(node);
+    assert_int_equal(nd_env_mkdirs(node->env, "data/topics/empty", &msg), ND_OK);
+    assert_int_equal(nd_env_mkdirs(node->env, "data/topics/foreign/by-hand", &msg), ND_OK);
+    sim_env_restart(fixture->sim);
+    assert_int_equal(node_open(node, &msg), ND_OK);
+    node_advance(node, 60000);
+    assert_false(exists(node, "data/topics/empty"));
+    assert_true(exists(node, "data/topics/foreign/by-hand"));
+    assert_true(exists(node, "data/topics/t"));
+}
+
 /* A topic that is told of after its directory was found keeps it. */
 static void sweep__gives_what_it_found_to_a_topic_that_is_told_later(void **state)
 {
@@ -413,6 +464,8 @@ int main(void)
         T(delete__waits_for_what_is_staged),
         T(recovery__removes_an_unknown_incarnation_only_when_confirmed),
         T(sweep__removes_what_a_delete_left_behind_once_that_is_confirmed),
+        T(delete__leaves_no_directory_of_the_name),
+        T(sweep__removes_empty_directories_of_topics),
         T(sweep__gives_what_it_found_to_a_topic_that_is_told_later),
         T(stop__keeps_everything),
         T(restart__of_a_crashed_process_keeps_everything),

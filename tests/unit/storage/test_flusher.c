@@ -506,6 +506,22 @@ static void flusher__runs_tasks_and_removes_directories_gently(void **state)
     assert_false(left);
 }
 
+static void flusher__removes_a_directory_only_when_nothing_is_in_it(void **state)
+{
+    struct fixture *f = *state;
+    struct nd_file_stat stat;
+
+    assert_int_equal(flush(f, 0, 0, 10), ND_OK);
+    assert_int_equal(nd_env_mkdirs(f->env, "data/topics/none", NULL), ND_OK);
+    nd_flusher_remove_empty(f->flusher, "data/topics/none");
+    nd_flusher_remove_empty(f->flusher, "data/topics");
+    nd_flusher_remove_empty(f->flusher, "data/topics/never-there");
+    run(f, ND_OK);
+    assert_int_equal(f->env->stat(f->env->impl, "data/topics/none", &stat, NULL), ND_ERR_NOT_FOUND);
+    assert_int_equal(f->env->stat(f->env->impl, "data/topics", &stat, NULL), ND_OK);
+    assert_int_equal(fixture_count(f->plogs[0], 0, 10, SIZE), 10);
+}
+
 static void flusher__survives_the_failure_of_any_call_of_a_round(void **state)
 {
     bool fired = true;
@@ -550,6 +566,7 @@ int main(void)
         CASE(flusher__takes_two_jobs_of_one_log_in_two_rounds),
         CASE(flusher__looks_at_the_log_once_a_second),
         CASE(flusher__runs_tasks_and_removes_directories_gently),
+        CASE(flusher__removes_a_directory_only_when_nothing_is_in_it),
         CASE(flusher__survives_the_failure_of_any_call_of_a_round),
     };
 
