@@ -1,5 +1,6 @@
 #include "server/node.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -313,11 +314,34 @@ static void choose_socket(struct nd_node *n)
     }
 }
 
+/* Does nobody have the socket? Only the kernel's word counts: a socket of another kind, or of
+ * another user, refuses us in other words. Without blocking: a listener may be busy. */
+static bool socket_is_dead(const char *path, struct nd_errmsg *msg)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int reason = errno;
+    memcpy(address.sun_path, path, ND_MIN(strlen(path), sizeof address.sun_path - 1));
+    if (fd >= 0) {
+        int result = connect(fd, (const struct sockaddr *)&address, sizeof address);
+        reason = result == 0 ? 0 : errno;
+        (void)close(fd);
+    }
+    if (reason == ECONNREFUSED) {
+        return true;
+    }
+    if (reason == 0 || reason == EAGAIN) {
+        nd_errmsg_set(msg, "%s: another process listens there", path);
+    } else {
+        nd_errmsg_set(msg, "%s: a socket that may be in use: %s", path, strerror(reason));
+    }
+    return false;
+}
+
 /* Only a dead socket of an earlier run may lie at the socket's path: it goes. Whatever else is
  * there is somebody's. */
 static enum nd_err clear_socket(const char *path, struct nd_errmsg *msg)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat status;
     if (lstat(path, &status) != 0) {
         return ND_OK; /* nothing there; other troubles show when it is made */
@@ -326,14 +350,7 @@ static enum nd_err clear_socket(const char *path, struct nd_errmsg *msg)
         nd_errmsg_set(msg, "%s exists and is no socket", path);
         return ND_ERR_INVALID_ARGUMENT;
     }
-    memcpy(address.sun_path, path, ND_MIN(strlen(path), sizeof address.sun_path - 1));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (alive) {
-        nd_errmsg_set(msg, "%s: another process listens there", path);
+    if (!socket_is_dead(path, msg)) {
         return ND_ERR_INVALID_ARGUMENT;
     }
     (void)unlink(path);

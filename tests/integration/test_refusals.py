@@ -111,6 +111,15 @@ class Refusals(unittest.TestCase):
             self.expect(self.serve(*flags, NARAD_GRPC_SOCKET=path), "grpc.socket", path, "another process")
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(path)
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:  # as a log daemon has it
+            other.bind(path)
+            self.expect(self.serve(*flags, NARAD_GRPC_SOCKET=path), "grpc.socket", path, "in use")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+                client.connect(path)
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(path)
         with Node(NARAD_GRPC_SOCKET=path) as node:  # what a dead process left is taken
             node.create("alive")
 
