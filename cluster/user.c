@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 static const char name_text[] = "username must match ^[A-Za-z0-9._-]{1,64}$";
 
@@ -83,7 +84,7 @@ void nd_user_unref(const struct nd_user *user)
     struct nd_user *mine = counted(user);
     /* acq_rel: what others read through their references comes before the free */
     if (mine != NULL && atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) == 1) {
-        explicit_bzero(mine->hash, sizeof mine->hash);
+        nd_wipe(mine->hash, sizeof mine->hash);
         nd_free(mine);
     }
 }

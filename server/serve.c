@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "server/node.h"
 #include "server/security/password.h"
@@ -125,11 +126,8 @@ static void tell_people(const char *text)
 
 static void admin_password_forget(struct serve *serve)
 {
-    if (serve->admin_password != NULL) {
-        explicit_bzero(serve->admin_password, strlen(serve->admin_password));
-        nd_free(serve->admin_password);
-        serve->admin_password = NULL;
-    }
+    nd_free_secret(serve->admin_password);
+    serve->admin_password = NULL;
 }
 
 /* False: it can be nobody's, and that was told. */
@@ -146,7 +144,7 @@ static bool admin_password_take(struct serve *serve)
     } else {
         fprintf(stderr, "narad: NARAD_ADMIN_PASSWORD: %s\n", msg.text);
     }
-    explicit_bzero(value, strlen(value));
+    nd_wipe_text(value);
     unsetenv("NARAD_ADMIN_PASSWORD");
     return err == ND_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "storage/base/alloc.h"
 #include "storage/base/duration.h"
+#include "storage/base/wipe.h"
 
 #include "clients/cli/commands.h"
 #include "clients/cli/secret.h"
@@ -432,7 +433,7 @@ static bool asks_for_help(char **words)
 static void wiping_free(void *memory)
 {
     if (memory != NULL) {
-        explicit_bzero(memory, malloc_usable_size(memory));
+        nd_wipe(memory, malloc_usable_size(memory));
     }
     free(memory);
 }

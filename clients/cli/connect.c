@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "clients/cli/cli.h"
 #include "clients/cli/contexts.h"
@@ -152,6 +153,17 @@ static int tls_choose(struct cli_target *target, const struct cli_flags *flags,
 
 /* --- user --- */
 
+/* What `ps e` shows of this process does not hold it from here on. */
+static char *variable_take(const char *name)
+{
+    char *value = getenv(name);
+    char *taken = copy(variable(name));
+
+    nd_wipe_text(value);
+    unsetenv(name);
+    return taken;
+}
+
 static int password_ask(struct cli_target *target)
 {
     char question[128];
@@ -185,7 +197,8 @@ static int user_choose(struct cli_target *target, const struct cli_flags *flags,
         target->password = cli_secret_line("--password-stdin");
         return target->password != NULL ? CLI_OK : CLI_FAILED;
     }
-    target->password = copy(flags->password != NULL ? flags->password : variable("NARAD_PASS"));
+    target->password =
+        flags->password != NULL ? nd_xstrdup(flags->password) : variable_take("NARAD_PASS");
     if (target->password == NULL && stored_user != NULL && strcmp(stored_user, target->user) == 0) {
         target->password = copy(cli_context_text(context, "password")); /* for that user only */
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/base64.h"
 
 #include "clients/cli/cli.h"
 
@@ -49,26 +50,6 @@ json_t *cli_topic_json(const Narad__V1__Topic *topic)
     return json;
 }
 
-static char *base64(ProtobufCBinaryData bytes)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *out = nd_xmalloc((bytes.len + 2) / 3 * 4 + 1);
-    char *at = out;
-
-    for (size_t i = 0; i < bytes.len; i += 3) {
-        size_t left = bytes.len - i;
-        uint32_t v = (uint32_t)bytes.data[i] << 16;
-        v |= left > 1 ? (uint32_t)bytes.data[i + 1] << 8 : 0;
-        v |= left > 2 ? bytes.data[i + 2] : 0;
-        *at++ = digits[v >> 18];
-        *at++ = digits[v >> 12 & 63];
-        *at++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *at++ = left > 2 ? digits[v & 63] : '=';
-    }
-    *at = '\0';
-    return out;
-}
-
 /* Bytes as a JSON string; with `<name>_encoding` base64 when they are not UTF-8. */
 static void bytes_set(json_t *json, const char *name, const char *encoding_name,
                       ProtobufCBinaryData bytes)
@@ -79,7 +60,8 @@ static void bytes_set(json_t *json, const char *name, const char *encoding_name,
         json_object_set_new(json, name, text);
         return;
     }
-    char *encoded = base64(bytes);
+    char *encoded = nd_xmalloc(ND_BASE64_TEXT_SIZE(bytes.len));
+    nd_base64_encode(nd_slice_make(bytes.data, bytes.len), encoded);
     json_object_set_new(json, name, json_string(encoded));
     json_object_set_new(json, encoding_name, json_string("base64"));
     nd_free(encoded);

@@ -93,6 +93,7 @@ static void start_with_request(struct nd_rpc_call *call)
         nd_rpc_call_fail(call, ND_ERR_INVALID_ARGUMENT, "a request message is needed");
         return;
     }
+    call->request_bytes.secret = desc->secret;
     struct nd_slice request = nd_rpc_bytes_open(&call->request_bytes, buffer);
     if (request.size > desc->message_bytes_max) {
         nd_rpc_call_refuse_size(call, "request", request.size);

@@ -135,7 +135,12 @@ static void call_end(struct nd_rpc_call *call)
     nd_rpc_sends_drop(&call->sends);
     nd_mutex_unlock(&call->lock);
     nd_rpc_bytes_close(&call->request_bytes);
-    grpc_byte_buffer_destroy(call->incoming); /* of one that no handler saw */
+    if (desc != NULL && desc->secret) {
+        nd_rpc_buffer_wipe(call->incoming);
+        nd_arena_wipe(&call->arena);
+    } else {
+        grpc_byte_buffer_destroy(call->incoming); /* of one that no handler saw */
+    }
     call->incoming = NULL;
     nd_arena_reset(&call->arena);
     grpc_metadata_array_destroy(&call->metadata);

@@ -3,6 +3,8 @@
 #include <grpc/byte_buffer_reader.h>
 #include <string.h>
 
+#include "storage/base/wipe.h"
+
 static grpc_byte_buffer *buffer_of(grpc_slice slice)
 {
     grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
@@ -11,9 +13,61 @@ static grpc_byte_buffer *buffer_of(grpc_slice slice)
     return buffer;
 }
 
+/* --- packing --- */
+
+/* A packed message, overwritten before it is freed. */
+struct secret {
+    size_t size;
+    uint8_t bytes[];
+};
+
+static void secret_free(void *data)
+{
+    struct secret *secret = data;
+
+    nd_wipe(secret->bytes, secret->size);
+    nd_free(secret);
+}
+
+static bool is_secret(const ProtobufCMessageDescriptor *type)
+{
+    static const char word[] = "password";
+
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        size_t size = strlen(field->name);
+        if (field->type == PROTOBUF_C_TYPE_STRING && size >= sizeof word - 1 &&
+            memcmp(field->name + size - (sizeof word - 1), word, sizeof word - 1) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `size`: of what this end made. */
+static grpc_slice secret_new(size_t size)
+{
+    struct secret *secret = nd_xmalloc(sizeof *secret + size);
+
+    secret->size = size;
+    return grpc_slice_new_with_user_data(secret->bytes, size, secret_free, secret);
+}
+
+grpc_slice nd_rpc_slice_secret(const char *text)
+{
+    size_t size = strlen(text);
+    grpc_slice slice = secret_new(size);
+
+    if (size > 0) {
+        memcpy(GRPC_SLICE_START_PTR(slice), text, size);
+    }
+    return slice;
+}
+
 grpc_byte_buffer *nd_rpc_buffer_pack(const ProtobufCMessage *message)
 {
-    grpc_slice slice = grpc_slice_malloc(protobuf_c_message_get_packed_size(message));
+    size_t size = protobuf_c_message_get_packed_size(message);
+    grpc_slice slice = is_secret(message->descriptor) ? secret_new(size) : grpc_slice_malloc(size);
 
     protobuf_c_message_pack(message, GRPC_SLICE_START_PTR(slice));
     return buffer_of(slice);
@@ -38,6 +92,35 @@ grpc_byte_buffer *nd_rpc_buffer_borrow(struct nd_slice bytes, void (*release)(vo
     return buffer_of(grpc_slice_new_with_user_data(data, bytes.size, release, release_data));
 }
 
+/* --- received bytes --- */
+
+static void slice_wipe(grpc_slice *slice)
+{
+    nd_wipe(GRPC_SLICE_START_PTR(*slice), GRPC_SLICE_LENGTH(*slice));
+}
+
+/* All pieces but the one that `held` shares; NULL: all. Nobody else reads them: the transport gave
+ * them away with the message. */
+static void others_wipe(grpc_byte_buffer *buffer, grpc_slice *held)
+{
+    grpc_slice_buffer *pieces = &buffer->data.raw.slice_buffer;
+
+    for (size_t i = 0; i < pieces->count; i++) {
+        grpc_slice *piece = &pieces->slices[i];
+        if (held == NULL || GRPC_SLICE_START_PTR(*piece) != GRPC_SLICE_START_PTR(*held)) {
+            slice_wipe(piece);
+        }
+    }
+}
+
+void nd_rpc_buffer_wipe(grpc_byte_buffer *buffer)
+{
+    if (buffer != NULL) {
+        others_wipe(buffer, NULL);
+        grpc_byte_buffer_destroy(buffer);
+    }
+}
+
 struct nd_slice nd_rpc_bytes_open(struct nd_rpc_bytes *bytes, grpc_byte_buffer *buffer)
 {
     ND_ASSERT(!bytes->open);
@@ -51,6 +134,9 @@ struct nd_slice nd_rpc_bytes_open(struct nd_rpc_bytes *bytes, grpc_byte_buffer *
         bytes->held = grpc_byte_buffer_reader_readall(&reader);
         grpc_byte_buffer_reader_destroy(&reader);
     }
+    if (bytes->secret) {
+        others_wipe(buffer, &bytes->held);
+    }
     grpc_byte_buffer_destroy(buffer);
     bytes->open = true;
     return nd_slice_make(GRPC_SLICE_START_PTR(bytes->held), GRPC_SLICE_LENGTH(bytes->held));
@@ -59,6 +145,9 @@ struct nd_slice nd_rpc_bytes_open(struct nd_rpc_bytes *bytes, grpc_byte_buffer *
 void nd_rpc_bytes_close(struct nd_rpc_bytes *bytes)
 {
     if (bytes->open) {
+        if (bytes->secret) {
+            slice_wipe(&bytes->held);
+        }
         grpc_slice_unref(bytes->held);
         bytes->open = false;
     }

@@ -9,23 +9,29 @@
 
 #include "proto/rpc/core.h"
 
-/* The caller's, destroyed with grpc_byte_buffer_destroy. */
+/* The caller's, destroyed with grpc_byte_buffer_destroy. The bytes of a message with a text field
+ * called "…password" are overwritten when their last user, the transport, lets go of them. */
 grpc_byte_buffer *nd_rpc_buffer_pack(const ProtobufCMessage *message);
 grpc_byte_buffer *nd_rpc_buffer_copy(struct nd_slice bytes);
 /* Borrows `bytes` until the last user is done; then `release(release_data)` runs, on any thread. */
 grpc_byte_buffer *nd_rpc_buffer_borrow(struct nd_slice bytes, void (*release)(void *release_data),
                                        void *release_data);
 
+/* A text that is overwritten when its last user lets go of it. */
+grpc_slice nd_rpc_slice_secret(const char *text);
+
 /* The bytes of a received message in one piece: borrowed from its buffer when they are already,
  * copied otherwise. Small slices live inside the struct, so `bytes` is valid while the struct stays
- * in place. */
+ * in place. `secret`, set before the open: they are overwritten by the close. */
 struct nd_rpc_bytes {
     grpc_slice held;
-    bool open;
+    bool open, secret;
 };
 /* Takes the buffer over. */
 struct nd_slice nd_rpc_bytes_open(struct nd_rpc_bytes *bytes, grpc_byte_buffer *buffer);
 void nd_rpc_bytes_close(struct nd_rpc_bytes *bytes); /* nothing when not open */
+/* Destroy a received buffer that nobody opened, its bytes overwritten first. NULL passes. */
+void nd_rpc_buffer_wipe(grpc_byte_buffer *buffer);
 
 /* Decode into the arena. NULL: not a message of that type, or larger than the arena's limit. */
 const void *nd_rpc_unpack(struct nd_arena *arena, const ProtobufCMessageDescriptor *type,

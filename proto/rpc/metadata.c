@@ -25,7 +25,9 @@ enum nd_err nd_rpc_metadata_add(struct nd_rpc_metadata_list *list,
         grpc_metadata *entry = &list->entries[list->count++];
         memset(entry, 0, sizeof *entry);
         entry->key = grpc_slice_from_copied_string(entries[i].key);
-        entry->value = grpc_slice_from_copied_string(entries[i].value);
+        entry->value = strcmp(entries[i].key, "authorization") == 0
+                           ? nd_rpc_slice_secret(entries[i].value)
+                           : grpc_slice_from_copied_string(entries[i].value);
         if (!is_legal(entry)) {
             nd_errmsg_set(msg, "metadata \"%s\" is not legal", entries[i].key);
             return ND_ERR_INVALID_ARGUMENT;

@@ -54,6 +54,8 @@ struct nd_rpc_method {
     /* Always last, exactly once, on the worker. Free the user data here. */
     void (*on_done)(struct nd_rpc_call *call);
     bool manual_read;
+    bool secret; /* a unary method whose requests hold passwords: their bytes and what was decoded
+                  * of them are overwritten when the call is over, also of one that was refused */
     uint32_t right; /* for authenticate and the handlers: nd_rpc_call_right(); not looked at */
 };
 

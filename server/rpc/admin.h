@@ -25,14 +25,14 @@ ND_CHECKED enum nd_err nd_topic_alter_check(struct nd_topic_alter *alter,
                                             const struct nd_topic_defaults *defaults,
                                             struct nd_errmsg *msg);
 
-/* A unary method of narad.v1.Admin. */
-#define ND_ADMIN_METHOD(variable, name, start, needed)                                             \
+/* A unary method of narad.v1.Admin; more members may follow. */
+#define ND_ADMIN_METHOD(variable, name, start, ...)                                                \
     const struct nd_rpc_method variable = {                                                        \
         .path = "/narad.v1.Admin/" name,                                                           \
         .kind = ND_RPC_UNARY,                                                                      \
         .message_bytes_max = 1 << 20,                                                              \
         .on_start = start,                                                                         \
-        .right = needed,                                                                           \
+        .right = __VA_ARGS__,                                                                      \
     }
 
 #endif

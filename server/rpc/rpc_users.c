@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "proto/narad/v1/admin.pb-c.h"
 #include "server/rpc/admin.h"
@@ -20,7 +21,7 @@ struct change {
     struct nd_user *user;  /* create: the new one; counted */
     struct nd_user *actor; /* counted; NULL: security is off */
     char username[ND_USER_NAME_SIZE_MAX + 1];
-    struct nd_slice new_password; /* in the decoded request; wiped */
+    char *new_password; /* in the decoded request; wiped before the answer: then that goes */
 };
 
 static bool is_self(const struct nd_user *actor, const char *username)
@@ -52,14 +53,6 @@ static enum nd_err user_find(struct nd_handlers *h, const char *username, struct
 
 /* --- changes --- */
 
-/* Before it is answered: then the request goes. */
-static void change_wipe(struct change *change)
-{
-    if (change->new_password.size > 0) {
-        explicit_bzero((void *)(uintptr_t)change->new_password.data, change->new_password.size);
-    }
-}
-
 static void change_free(struct change *change)
 {
     nd_budget_give(&change->handlers->admin, 1);
@@ -75,7 +68,7 @@ static void change_fail(struct change *change, enum nd_err err, const char *text
         err = ND_ERR_UNAVAILABLE;
         text = "the node is stopping";
     }
-    change_wipe(change);
+    nd_wipe_text(change->new_password);
     nd_access_audit(change->call, change->event, change->username, err);
     nd_rpc_call_fail(change->call, err, text);
     change_free(change);
@@ -83,10 +76,23 @@ static void change_fail(struct change *change, enum nd_err err, const char *text
 
 static void change_reply(struct change *change, const ProtobufCMessage *response)
 {
-    change_wipe(change);
+    nd_wipe_text(change->new_password);
     nd_access_audit(change->call, change->event, change->username, ND_OK);
     nd_rpc_call_reply(change->call, response);
     change_free(change);
+}
+
+/* May the caller, as it is now? Asked first, and again by what has waited for a hash: whoever lost
+ * a right or has another password since then changes nothing any more. @thread any */
+static enum nd_err change_may(struct change *change, struct nd_errmsg *msg)
+{
+    enum nd_err err = nd_access_check(change->call, nd_slice_str(change->username), msg);
+    nd_user_unref(change->actor);
+    change->actor = nd_caller_user(nd_access_caller(change->call));
+    if (err == ND_OK && change->user != NULL) {
+        err = nd_may_confer(change->actor, change->user->grants, change->user->grants_count, msg);
+    }
+    return err;
 }
 
 /* The budget is taken, the rights were asked for with the method's own. NULL: it was answered. */
@@ -102,9 +108,8 @@ static struct change *change_new(struct nd_rpc_call *call, const char *event, co
     change->handlers = h;
     change->call = call;
     change->event = event;
-    change->actor = nd_caller_user(nd_access_caller(call));
     snprintf(change->username, sizeof change->username, "%s", username);
-    enum nd_err err = nd_access_check(call, nd_slice_str(username), &msg);
+    enum nd_err err = change_may(change, &msg);
     if (err != ND_OK) {
         change_fail(change, err, msg.text);
         return NULL;
@@ -144,6 +149,11 @@ static void created(void *arg, enum nd_err err, const char *text, const struct n
 static void create_hashed(void *arg, enum nd_err err, const char *text, const char *hash)
 {
     struct change *change = arg;
+    struct nd_errmsg msg = {""};
+    if (err == ND_OK) {
+        err = change_may(change, &msg);
+        text = msg.text;
+    }
     if (err != ND_OK) {
         change_fail(change, err, text);
         return;
@@ -198,7 +208,7 @@ static void on_create(struct nd_rpc_call *call, struct nd_slice request)
         nd_auth_hash(h->options.auth, nd_slice_str(r->password), create_hashed, change);
         nd_handlers_leave(h);
     }
-    explicit_bzero(r->password, strlen(r->password));
+    nd_wipe_text(r->password);
 }
 
 /* --- grants --- */
@@ -339,6 +349,11 @@ static void password_set(void *arg, enum nd_err err, const char *text, const str
 static void password_hashed(void *arg, enum nd_err err, const char *text, const char *hash)
 {
     struct change *change = arg;
+    struct nd_errmsg msg = {""};
+    if (err == ND_OK) {
+        err = change_may(change, &msg);
+        text = msg.text;
+    }
     if (err != ND_OK) {
         change_fail(change, err, text);
         return;
@@ -349,7 +364,8 @@ static void password_hashed(void *arg, enum nd_err err, const char *text, const 
 
 static void password_hash(struct change *change)
 {
-    nd_auth_hash(change->handlers->options.auth, change->new_password, password_hashed, change);
+    nd_auth_hash(change->handlers->options.auth, nd_slice_str(change->new_password),
+                 password_hashed, change);
 }
 
 /* The present password was looked at. @thread any */
@@ -396,7 +412,7 @@ static void on_set_password(struct nd_rpc_call *call, struct nd_slice request)
         return;
     }
     struct nd_handlers *h = change->handlers;
-    change->new_password = nd_slice_str(r->new_password); /* of the call's arena: as long as it */
+    change->new_password = r->new_password; /* of the call's arena: as long as it */
     enum nd_err err = password_check(r, change, &target, &msg);
     if (err != ND_OK) {
         change_fail(change, err, msg.text);
@@ -409,7 +425,7 @@ static void on_set_password(struct nd_rpc_call *call, struct nd_slice request)
         }
         nd_handlers_leave(h);
     }
-    explicit_bzero(r->current_password, strlen(r->current_password));
+    nd_wipe_text(r->current_password);
     nd_user_unref(target);
 }
 
@@ -538,10 +554,11 @@ static void on_check_access(struct nd_rpc_call *call, struct nd_slice request)
     nd_user_unref(user);
 }
 
-ND_ADMIN_METHOD(nd_rpc_create_user, "CreateUser", on_create, ND_RIGHT_ADMIN);
+ND_ADMIN_METHOD(nd_rpc_create_user, "CreateUser", on_create, ND_RIGHT_ADMIN, .secret = true);
 ND_ADMIN_METHOD(nd_rpc_get_user, "GetUser", on_get, ND_RIGHT_ADMIN);
 ND_ADMIN_METHOD(nd_rpc_list_users, "ListUsers", on_list, ND_RIGHT_ADMIN);
 ND_ADMIN_METHOD(nd_rpc_delete_user, "DeleteUser", on_delete, ND_RIGHT_ADMIN);
 ND_ADMIN_METHOD(nd_rpc_set_grants, "SetGrants", on_set_grants, ND_RIGHT_ADMIN);
-ND_ADMIN_METHOD(nd_rpc_set_password, "SetPassword", on_set_password, ND_RIGHT_PASSWORD);
+ND_ADMIN_METHOD(nd_rpc_set_password, "SetPassword", on_set_password, ND_RIGHT_PASSWORD,
+                .secret = true);
 ND_ADMIN_METHOD(nd_rpc_check_access, "CheckAccess", on_check_access, ND_RIGHT_ANY);

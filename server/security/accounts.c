@@ -3,6 +3,7 @@
 #include "storage/base/alloc.h"
 #include "storage/base/list.h"
 #include "storage/base/map.h"
+#include "storage/base/wipe.h"
 
 static const uint64_t ms = 1000000;
 
@@ -45,7 +46,7 @@ static void account_drop(struct nd_accounts *accounts, struct nd_account *accoun
     ND_ASSERT(nd_map_remove(accounts->by_name, nd_slice_str(account->user->name)) == account);
     nd_list_remove(&account->link);
     nd_user_unref(account->user);
-    explicit_bzero(account, sizeof *account);
+    nd_wipe(account, sizeof *account);
     nd_free(account);
 }
 
@@ -79,8 +80,8 @@ static void account_update(struct nd_account *account, const struct nd_user *use
 {
     if (strcmp(account->user->hash, user->hash) != 0) {
         account->has_good = false;
-        explicit_bzero(&account->good, sizeof account->good);
-        explicit_bzero(account->bad, sizeof account->bad);
+        nd_wipe(&account->good, sizeof account->good);
+        nd_wipe(account->bad, sizeof account->bad);
     }
     nd_user_unref(account->user);
     account->user = nd_user_ref(user);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "server/security/auth_impl.h"
 
@@ -349,14 +350,14 @@ enum nd_auth_now nd_auth_check(struct nd_auth *auth, const struct nd_auth_caller
     }
     if (header.size > sizeof text || !nd_basic_decode(header, text, &ask.credentials)) {
         failure_note(auth, ND_AUTH_MALFORMED, header, ask.peer);
-        explicit_bzero(text, sizeof text);
+        nd_wipe(text, sizeof text);
         return ND_AUTH_DECIDED;
     }
     enum nd_auth_now now = ask_run(auth, &ask, err_out);
     if (now == ND_AUTH_DECIDED) {
         *user_out = ask.user;
     }
-    explicit_bzero(text, sizeof text);
+    nd_wipe(text, sizeof text);
     return now;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 enum { SALT_SIZE = 16 };
 
@@ -44,7 +45,7 @@ bool nd_password_copy(struct nd_password *out, struct nd_slice password)
 
 void nd_password_wipe(struct nd_password *password)
 {
-    explicit_bzero(password, sizeof *password);
+    nd_wipe(password, sizeof *password);
 }
 
 struct nd_bcrypt_room *nd_bcrypt_room_new(void)
@@ -67,7 +68,7 @@ bool nd_password_matches(struct nd_bcrypt_room *room, const struct nd_password *
     size_t size = strlen(hash);
     bool same = made != NULL && strlen(made) == size && CRYPTO_memcmp(made, hash, size) == 0;
 
-    explicit_bzero(&room->data, sizeof room->data);
+    nd_wipe(&room->data, sizeof room->data);
     return same;
 }
 
@@ -86,6 +87,6 @@ bool nd_password_hash(struct nd_bcrypt_room *room, const struct nd_password *pas
     if (good) {
         memcpy(out, made, strlen(made) + 1);
     }
-    explicit_bzero(&room->data, sizeof room->data);
+    nd_wipe(&room->data, sizeof room->data);
     return good;
 }

@@ -3,6 +3,7 @@
 
 #include "storage/base/alloc.h"
 #include "storage/base/inbox.h"
+#include "storage/base/wipe.h"
 
 #include "server/security/grants.h"
 
@@ -51,7 +52,7 @@ static void password_make_up(struct nd_root_seed *seed)
         uint32_t bits = (uint32_t)three[0] << 16 | (uint32_t)three[1] << 8 | three[2];
         seed->password.text[i] = digits[bits >> (18 - 6 * (i % 4)) & 63];
     }
-    explicit_bzero(bytes, sizeof bytes);
+    nd_wipe(bytes, sizeof bytes);
 }
 
 static void end(struct nd_root_seed *seed)
@@ -269,6 +270,6 @@ void nd_root_seed_free(struct nd_root_seed *seed)
     /* What was answered after the thread's end is still told: nobody else knows the password. */
     (void)nd_inbox_run(&seed->inbox, seed);
     nd_inbox_release(&seed->inbox);
-    explicit_bzero(seed, sizeof *seed);
+    nd_wipe(seed, sizeof *seed);
     nd_free(seed);
 }

@@ -9,6 +9,7 @@
 
 #include "storage/base/alloc.h"
 #include "storage/base/thread.h"
+#include "storage/base/wipe.h"
 
 enum { MAKERS = 8 };
 
@@ -44,7 +45,7 @@ struct nd_token_key *nd_token_key_new(const struct nd_env *env)
     for (size_t i = 0; i < MAKERS; i++) {
         good = maker_init(&key->makers[i], mac, secret) && good;
     }
-    explicit_bzero(secret, sizeof secret);
+    nd_wipe(secret, sizeof secret);
     EVP_MAC_free(mac);
     if (!good) {
         nd_token_key_free(key);

@@ -3,6 +3,7 @@
 #include <stdalign.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 enum { ALIGNMENT = 16, CHUNK_SIZE_MIN = 4096, CHUNK_SIZE_MAX = 65536 };
 
@@ -42,6 +43,13 @@ void nd_arena_reset(struct nd_arena *arena)
         arena->chunks = kept;
         arena->at = chunk_bytes(kept);
         arena->left = kept->size;
+    }
+}
+
+void nd_arena_wipe(struct nd_arena *arena)
+{
+    for (struct chunk *chunk = arena->chunks; chunk != NULL; chunk = chunk->next) {
+        nd_wipe(chunk_bytes(chunk), chunk->size);
     }
 }
 

@@ -14,6 +14,8 @@ struct nd_arena {
 
 void nd_arena_init(struct nd_arena *arena, size_t used_max);
 void nd_arena_reset(struct nd_arena *arena); /* keeps one chunk */
+/* Overwrites all that it gave out; before a reset or release, when there was a secret among it. */
+void nd_arena_wipe(struct nd_arena *arena);
 void nd_arena_release(struct nd_arena *arena);
 /* 16-byte aligned; NULL when the limit is passed or memory is out. */
 void *nd_arena_alloc(struct nd_arena *arena, size_t size) ND_CHECKED;

@@ -6,7 +6,9 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
+import termios
 import unittest
 
 from command import NARAD, PATIENCE, Case, Node, certificate, environment, narad, wait_until
@@ -228,8 +230,51 @@ class Users(Case):
     def test_an_interrupt_ends_the_question(self):
         status, shown = at_terminal([NARAD, "topics", "list", "-u", "ann", "-s", self.node.address],
                                     [("Password of ann: ", "abc\x03")])
-        self.assertEqual(status, 1)
-        self.assertIn("narad: interrupted", shown)
+        self.assertEqual(status, -signal.SIGINT)  # as scripts expect it
+        self.assertEqual(shown.count("narad: interrupted"), 1, shown)
+
+    def test_whatever_ends_the_question_gives_the_echo_back(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            with self.subTest(number), Terminal("topics", "list", "-u", "ann", "-s", self.node.address) as terminal:
+                terminal.wait_for("Password of ann: ")
+                self.assertFalse(terminal.echoes())
+                terminal.type("half of it")
+                os.kill(terminal.command(), number)
+                terminal.wait_for(f"status {128 + number}\r\n")
+                self.assertTrue(terminal.echoes())
+                self.assertIn("narad: interrupted", terminal.shown)
+                self.assertNotIn("half of it", terminal.shown)
+
+    def test_an_interrupt_beside_an_open_connection_gives_the_echo_back(self):
+        """The second question is asked when the threads of a connection are there, too."""
+        words = ("users", "create", "never", "-u", "admin", "-p", ROOT, "-s", self.node.address)
+        with Terminal(*words) as terminal:
+            terminal.wait_for("New password of never: ")
+            terminal.type("\x03")
+            terminal.wait_for(f"status {128 + signal.SIGINT}\r\n")
+            self.assertTrue(terminal.echoes())
+        self.root("users", "get", "never", status=1, text="NOT_FOUND")
+
+    def test_a_stop_gives_the_echo_back_and_asks_again(self):
+        with Terminal("topics", "list", "-u", "ann", "-s", self.node.address) as terminal:
+            for number in range(2):  # by key, then by kill
+                terminal.wait_for("Password of ann: ")
+                self.assertFalse(terminal.echoes())
+                terminal.type("half")
+                if number == 0:
+                    terminal.type("\x1a")
+                else:
+                    os.kill(terminal.command(), signal.SIGTSTP)
+                terminal.wait_for(f"status {128 + signal.SIGTSTP}\r\n")
+                self.assertTrue(terminal.echoes())
+                terminal.type("\n")
+            terminal.wait_for("Password of ann: ")
+            terminal.type(SECRETS["ann"] + "\n")
+            terminal.wait_for("status 0\r\n")
+            self.assertTrue(terminal.echoes())
+            self.assertIn("PARTITIONS", terminal.shown)
+            self.assertNotIn("half", terminal.shown)
+            self.assertNotIn(SECRETS["ann"], terminal.shown)
 
 
 class SecretScan(unittest.TestCase):
@@ -252,6 +297,44 @@ class SecretScan(unittest.TestCase):
                     if os.path.isfile(path):
                         with open(path, "rb") as file:
                             self.assertNotIn(secret.encode(), file.read(), path)
+
+
+class Terminal:
+    """A command as a job of a shell on a terminal of its own: the terminal stays when the command has ended. The
+    shell says the command's status, and after a line goes on with one that was stopped."""
+
+    JOB = 'trap : INT; set -m; "$@"; status=$?; while echo "status $status"; read line; do fg >/dev/null; status=$?; done'
+
+    def __init__(self, *words):
+        self.shown = ""
+        self.seen = 0
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            os.execve("/bin/sh", ["sh", "-c", self.JOB, "sh", NARAD, *words], environment())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGKILL)
+        os.close(self.file)
+        os.waitpid(self.pid, 0)
+
+    def wait_for(self, text):
+        """The terminal shows it, behind what was waited for before."""
+        while text not in self.shown[self.seen:]:
+            self.shown += terminal_read(self.file).decode("utf-8", "replace")
+        self.seen = self.shown.index(text, self.seen) + len(text)
+
+    def type(self, text):
+        os.write(self.file, text.encode())
+
+    def echoes(self):
+        return bool(termios.tcgetattr(self.file)[3] & termios.ECHO)
+
+    def command(self):
+        with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as file:
+            return int(file.read().split()[0])
 
 
 def at_terminal(words, answers):

@@ -1,43 +1,25 @@
 #include "clients/c/src/basic.h"
 
-#include <stdint.h>
-#include <string.h>
+#include <stdio.h>
 
-#include "storage/base/alloc.h"
-
-static void base64(char *out, const uint8_t *bytes, size_t size)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (size_t i = 0; i < size; i += 3) {
-        size_t left = size - i;
-        uint32_t v = (uint32_t)bytes[i] << 16;
-        v |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
-        v |= left > 2 ? bytes[i + 2] : 0;
-        *out++ = digits[v >> 18];
-        *out++ = digits[v >> 12 & 63];
-        *out++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *out++ = left > 2 ? digits[v & 63] : '=';
-    }
-    *out = '\0';
-}
+#include "storage/base/base64.h"
+#include "storage/base/wipe.h"
 
 void basic_free(char *header)
 {
-    if (header != NULL) {
-        explicit_bzero(header, strlen(header));
-        nd_free(header);
-    }
+    nd_free_secret(header);
 }
 
 char *basic_new(const char *username, const char *password)
 {
-    char *pair = nd_xasprintf("%s:%s", username, password);
-    size_t size = strlen(pair);
-    char *header = nd_xmalloc(sizeof "Basic " + (size + 2) / 3 * 4);
+    size_t size = strlen(username) + 1 + strlen(password);
+    char *pair = nd_xmalloc(size + 1);
+    char *header = nd_xmalloc(6 + ND_BASE64_TEXT_SIZE(size));
 
+    snprintf(pair, size + 1, "%s:%s", username,
+             password); /* in place: asprintf would leave parts */
     memcpy(header, "Basic ", 6);
-    base64(header + 6, (const uint8_t *)pair, size);
-    basic_free(pair);
+    nd_base64_encode(nd_slice_make(pair, size), header + 6);
+    nd_free_secret(pair);
     return header;
 }

@@ -93,6 +93,34 @@ static void arena_strndup__copies_and_terminates(void **state)
     nd_arena_release(&arena);
 }
 
+/* In every chunk, the large ones too, and what is given out again is as it was left. */
+static void arena_wipe__leaves_nothing_behind(void **state)
+{
+    struct nd_arena arena;
+    uint8_t *blocks[40];
+    size_t left = 0;
+
+    (void)state;
+    nd_arena_init(&arena, 1 << 20);
+    for (size_t i = 0; i < ND_ARRAY_SIZE(blocks); i++) {
+        blocks[i] = nd_arena_alloc(&arena, 500 * i + 1);
+        assert_non_null(blocks[i]);
+        memset(blocks[i], 'x', 500 * i + 1);
+    }
+
+    nd_arena_wipe(&arena);
+
+    for (size_t i = 0; i < ND_ARRAY_SIZE(blocks); i++) {
+        for (size_t at = 0; at < 500 * i + 1; at++) {
+            left += blocks[i][at] != 0;
+        }
+    }
+    assert_int_equal(left, 0);
+    nd_arena_reset(&arena);
+    nd_arena_wipe(&arena);
+    nd_arena_release(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +129,7 @@ int main(void)
         cmocka_unit_test(arena_alloc__gives_large_blocks_a_chunk_of_their_own),
         cmocka_unit_test(arena_reset__gives_the_limit_back_and_keeps_one_chunk),
         cmocka_unit_test(arena_strndup__copies_and_terminates),
+        cmocka_unit_test(arena_wipe__leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

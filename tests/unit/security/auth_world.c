@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/base64.h"
 
 /* --- bcrypt, with a gate --- */
 
@@ -179,18 +180,11 @@ struct answer *world_answer(struct world *world, uint32_t at)
 /* "Basic " and base64. */
 static void header_make(char out[512], const char *name, const char *password)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint8_t text[300] = {0};
-    size_t size = (size_t)snprintf((char *)text, sizeof text, "%s:%s", name, password);
-    size_t at = (size_t)snprintf(out, 512, "Basic ");
+    char text[300];
+    int size = snprintf(text, sizeof text, "%s:%s", name, password);
 
-    for (size_t i = 0; i < size; i += 3) {
-        uint32_t bits = (uint32_t)text[i] << 16 | (uint32_t)text[i + 1] << 8 | text[i + 2];
-        for (size_t j = 0; j < 4; j++) {
-            out[at++] = i + j > size ? '=' : digits[bits >> (18 - 6 * j) & 63];
-        }
-    }
-    out[at] = '\0';
+    memcpy(out, "Basic ", 6);
+    nd_base64_encode(nd_slice_make(text, (size_t)size), out + 6);
 }
 
 bool world_check(struct world *world, uint32_t at, const char *name, const char *password)
