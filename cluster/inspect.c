@@ -10,7 +10,7 @@
 #include "cluster/snapshot.h"
 #include "cluster/view.h"
 
-enum { FILE_SIZE_MAX = 1 << 30, MAGIC_SIZE = 4 };
+enum { MAGIC_SIZE = 4 };
 
 void inspect_damage(struct inspect *in, const char *path, uint64_t at, const char *what)
 {
@@ -147,7 +147,8 @@ static enum nd_err raft_inspect(struct inspect *in, const char *path, const stru
 {
     uint8_t *data;
     size_t size;
-    enum nd_err err = nd_env_read_file(in->env, path, FILE_SIZE_MAX, &data, &size, in->msg);
+    enum nd_err err =
+        nd_env_read_file(in->env, path, ND_SNAPSHOT_FILE_SIZE_MAX, &data, &size, in->msg);
 
     *valid_out = false;
     if (err == ND_ERR_TOO_LARGE) {

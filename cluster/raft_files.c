@@ -8,6 +8,7 @@
 #include "storage/base/codec.h"
 
 #include "cluster/lz4_frame.h"
+#include "cluster/snapshot.h"
 
 enum {
     FORMAT = 1,
@@ -16,7 +17,7 @@ enum {
     ENTRY_HEAD_SIZE = 16,
     NAME_SIZE = 48,
     SNAPSHOT_NAME_SIZE = 96,
-    FILE_SIZE_MAX = 256 << 20,
+    SEGMENT_SIZE_MAX = 256 << 20,
 };
 
 #define META_SUFFIX ".meta"
@@ -229,7 +230,7 @@ static enum nd_err segment_read(const struct listing *listing, struct segment *s
     char *path = nd_xasprintf("%s/%s", listing->dir, segment->name);
     uint8_t *data;
     size_t size;
-    enum nd_err err = nd_env_read_file(listing->env, path, FILE_SIZE_MAX, &data, &size, msg);
+    enum nd_err err = nd_env_read_file(listing->env, path, SEGMENT_SIZE_MAX, &data, &size, msg);
 
     if (err == ND_OK) {
         err = segment_check(listing->crc_table, segment, nd_slice_make(data, size), msg);
@@ -248,7 +249,8 @@ static enum nd_err snapshot_check(const struct listing *listing, struct nd_errms
     char *path = nd_xasprintf("%s/%s", listing->dir, listing->snapshot);
     uint8_t *data;
     size_t size;
-    enum nd_err err = nd_env_read_file(listing->env, path, FILE_SIZE_MAX, &data, &size, msg);
+    enum nd_err err =
+        nd_env_read_file(listing->env, path, ND_SNAPSHOT_FILE_SIZE_MAX, &data, &size, msg);
 
     if (err == ND_OK) {
         struct nd_slice file = nd_slice_make(data, size);

@@ -13,6 +13,8 @@
 #include "cluster/state.h"
 
 #define ND_SNAPSHOT_SIZE_MAX ((size_t)1 << 30)
+/* Of libraft's file with one: an LZ4 frame, whose blocks have heads and may be no smaller. */
+#define ND_SNAPSHOT_FILE_SIZE_MAX (ND_SNAPSHOT_SIZE_MAX + ((size_t)1 << 20))
 
 /* Append the snapshot of `state` to `out`. A failed buffer is the caller's to check. */
 void nd_snapshot_put(struct nd_buf *out, const struct nd_state *state);

@@ -281,6 +281,30 @@ static void raft_files__flipped_anywhere_in_a_closed_segment_refuse(void **state
     nd_free(path);
 }
 
+/* With many users of many grants; its bytes do not compress. */
+static void raft_files__have_a_large_snapshot(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct nd_env *env = nd_env_posix();
+    static const uint8_t head[] = {0x04, 0x22, 0x4d, 0x18, 0x40, 0x40, 0xc0, 0, 0, 0, 0x90};
+    static const uint64_t block = 1 << 28; /* stored, as its head says */
+    struct nd_errmsg msg = {""};
+    char *path = path_of(fixture, "snapshot-1-1-7");
+    int file;
+    files_write(path, nd_slice_make(head, sizeof head));
+    assert_int_equal(env->open(env->impl, path, ND_OPEN_WRITE, &file, NULL), ND_OK);
+    assert_int_equal(env->truncate(env->impl, file, sizeof head + block + 4, NULL), ND_OK);
+    env->close(env->impl, file);
+    nd_free(path);
+    path = path_of(fixture, "snapshot-1-1-7.meta");
+    files_write(path, nd_slice_make(NULL, 0));
+    nd_free(path);
+
+    if (settle(fixture, TOPICS, &msg) != ND_OK) {
+        fail_msg("%s", msg.text);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -295,6 +319,7 @@ int main(void)
         CASE(raft_files__of_another_format_refuse),
         CASE(raft_files__that_end_too_early_refuse),
         CASE(raft_files__flipped_anywhere_in_a_closed_segment_refuse),
+        CASE(raft_files__have_a_large_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
