@@ -1,5 +1,6 @@
 /* Every setting there is. To add one: a member in struct nd_settings, a line here, a line in
  * narad.example.json; the tests compare all three. */
+#include "cluster/topic.h"
 #include "server/config.h"
 
 #define AT(member)    offsetof(struct nd_settings, member)
@@ -147,9 +148,11 @@ const struct nd_setting nd_settings_table[] = {
      "false", .doc = "has no effect: the log is always allocated ahead"},
 
     {"topic.default_partitions", "NARAD_TOPIC_DEFAULT_PARTITIONS", NULL, NUMBER, USED,
-     AT(topic_default_partitions), "3", RANGE(3, 65536), .doc = "partitions of a new topic"},
+     AT(topic_default_partitions), "3", RANGE(3, ND_TOPIC_PARTITIONS_LIMIT),
+     .doc = "partitions of a new topic"},
     {"topic.max_partitions", "NARAD_TOPIC_MAX_PARTITIONS", NULL, NUMBER, USED,
-     AT(topic_max_partitions), "108", RANGE(1, 65536), .doc = "most partitions of a topic"},
+     AT(topic_max_partitions), "108", RANGE(1, ND_TOPIC_PARTITIONS_LIMIT),
+     .doc = "most partitions of a topic"},
     {"topic.default_retention_age_ms", "NARAD_TOPIC_DEFAULT_RETENTION_AGE_MS", NULL, NUMBER, USED,
      AT(topic_default_retention_age_ms), "604800000", ZERO_OR(HOUR_MS),
      .doc = "age at which records of a new topic go; 0: never"},

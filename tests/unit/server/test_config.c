@@ -185,6 +185,8 @@ static const struct {
     {"{\"storage\":{\"wal_file_bytes\":4096}}", "must be between 262144"},
     {"{\"storage\":{\"consumer_offset_commit_interval_ms\":9}}", "between 10 and 60000"},
     {"{\"topic\":{\"default_partitions\":2}}", "must be between 3"},
+    {"{\"topic\":{\"max_partitions\":4097}}",
+     "topic.max_partitions (file) must be between 1 and 4096 (got \"4097\")"},
     {"{\"topic\":{\"default_partitions\":200}}", "at most topic.max_partitions"},
     {"{\"topic\":{\"default_retention_age_ms\":3599999}}", "must be 0 or at least 3600000"},
     {"{\"topic\":{\"default_visibility_timeout_ms\":0}}", "between 1 and 43200000"},
