@@ -103,6 +103,7 @@ static void apply_dev(struct nd_launch *launch, struct nd_buf *problems)
     dev_address("grpc.addr", &s->grpc_addr, problems);
     dev_address("http.addr", &s->http_addr, problems);
     dev_address("cluster.addr", &s->cluster_addr, problems);
+    dev_address("http.metrics_addr", &s->http_metrics_addr, problems); /* "": none */
 }
 
 static void check_address(const char *key, const char *value, struct nd_buf *problems)
@@ -120,8 +121,12 @@ static void check_addresses(const struct nd_settings *s, struct nd_buf *problems
     check_address("grpc.addr", s->grpc_addr, problems);
     check_address("http.addr", s->http_addr, problems);
     check_address("cluster.addr", s->cluster_addr, problems);
-    const char *const names[] = {"http.addr", "cluster.addr", "grpc.addr"};
-    const char *const values[] = {s->http_addr, s->cluster_addr, s->grpc_addr};
+    if (s->http_metrics_addr[0] != '\0') {
+        check_address("http.metrics_addr", s->http_metrics_addr, problems);
+    }
+    const char *const names[] = {"http.addr", "http.metrics_addr", "cluster.addr", "grpc.addr"};
+    const char *const values[] = {s->http_addr, s->http_metrics_addr, s->cluster_addr,
+                                  s->grpc_addr};
     for (size_t i = 0; i < ND_ARRAY_SIZE(values); i++) {
         for (size_t j = i + 1; j < ND_ARRAY_SIZE(values); j++) {
             size_t size = strlen(values[i]);

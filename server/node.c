@@ -13,6 +13,7 @@
 
 #include "cluster/metastore.h"
 #include "proto/rpc/server.h"
+#include "server/addresses.h"
 #include "server/broker/broker.h"
 #include "server/config_check.h"
 #include "server/gateway_setup.h"
@@ -505,6 +506,9 @@ static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
     enum nd_err err = nd_wall_clock_check(n->env, msg);
     if (err == ND_OK) {
         err = check_tls(n, msg);
+    }
+    if (err == ND_OK) {
+        err = nd_addresses_check(n->settings, msg);
     }
     if (err == ND_OK) {
         err = nd_layout_open(&n->layout, n->env, n->settings->storage_data_dir, msg);

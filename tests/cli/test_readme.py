@@ -20,6 +20,11 @@ def blocks():
     return re.findall(r"^```sh\n(.*?)^```$", section, re.M | re.S)
 
 
+def plain_shell():
+    """One that knows no more than POSIX: dash, or bash that is told so."""
+    return ["dash"] if shutil.which("dash") else ["bash", "--posix"]
+
+
 class Readme(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="narad-cli-readme-")
@@ -37,9 +42,9 @@ class Readme(unittest.TestCase):
         return os.path.join(self.directory, name)
 
     def shell(self, text, **env):
-        """A shell in the directory of the README, with the alias that it sets up earlier."""
-        start = "set -e; shopt -s expand_aliases\nalias narad=build/release/bin/narad\n"
-        return subprocess.Popen(["bash", "-c", start + text], cwd=self.directory, stdin=subprocess.DEVNULL,
+        """A plain shell in the directory of the README, with the alias that it sets up earlier."""
+        start = "set -e\nalias narad=build/release/bin/narad\n"
+        return subprocess.Popen([*plain_shell(), "-c", start + text], cwd=self.directory, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 env=environment(**self.env, **env))
 
@@ -47,6 +52,16 @@ class Readme(unittest.TestCase):
         if self.node.poll() is not None:
             raise AssertionError(self.node.stdout.read().decode())
         return os.path.exists(self.path("ready.json"))
+
+    def test_every_block_for_sh_is_for_any_sh(self):
+        with open(README, encoding="utf-8") as file:
+            found = re.findall(r"^```sh\n(.*?)^```$", file.read(), re.M | re.S)
+        self.assertGreaterEqual(len(found), 3)
+        for block in found:
+            done = subprocess.run([*plain_shell(), "-n"], input=block.encode(), capture_output=True,
+                                  timeout=PATIENCE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), block)
+            self.assertNotRegex(block, r"<<<|\[\[|[<>]\(|\bsource\b|&>|\$'")
 
     def test_the_session_runs(self):
         serve, session = blocks()

@@ -42,6 +42,53 @@ class Refusals(unittest.TestCase):
         self.assertEqual(result.stderr.count("\n"), 1)
         self.assertFalse(os.path.exists(self.data))
 
+    def files(self):
+        """Each file and directory of the data, and what is in it."""
+        found = {}
+        for directory, names, files in os.walk(self.data):
+            for name in names + files:
+                path = os.path.join(directory, name)
+                content = b""
+                if os.path.isfile(path):
+                    with open(path, "rb") as file:
+                        content = file.read()
+                found[path] = (os.lstat(path).st_mtime_ns, content)
+        return found
+
+    def test_a_taken_port_is_told_before_data_is_touched(self):
+        node = Node(self.directory.name)
+        node.stop()
+        before = self.files()
+        with socket.socket() as taken, socket.socket(socket.AF_INET6) as both:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            both.bind(("::", 0))
+            both.listen()
+            port, any_port = taken.getsockname()[1], both.getsockname()[1]
+            for key, variable, address in (
+                    ("grpc.addr", "NARAD_GRPC_ADDR", f"127.0.0.1:{port}"),
+                    ("grpc.addr", "NARAD_GRPC_ADDR", f"127.0.0.1:{any_port}"),
+                    ("grpc.addr", "NARAD_GRPC_ADDR", f":{any_port}"),
+                    ("http.addr", "NARAD_HTTP_ADDR", f"localhost:{any_port}"),
+                    ("http.addr", "NARAD_HTTP_ADDR", f"0.0.0.0:{port}"),
+                    ("http.metrics_addr", "NARAD_HTTP_METRICS_ADDR", f"[::1]:{any_port}")):
+                with self.subTest(key, address=address):
+                    free = {"NARAD_GRPC_ADDR": "127.0.0.1:0", "NARAD_SECURITY_ENABLED": "false"}
+                    self.expect(self.serve(**{**free, variable: address}),
+                                f"narad: {key}: cannot listen on {address}: Address already in use")
+                    self.assertEqual(self.files(), before)
+
+    def test_an_address_of_nobody_is_told_before_data_is_touched(self):
+        self.expect(self.serve(NARAD_GRPC_ADDR="127.0.0.1:0", NARAD_HTTP_ADDR="192.0.2.1:0"),
+                    "narad: http.addr: cannot listen on 192.0.2.1:0: Cannot assign requested address")
+        self.expect(self.serve(NARAD_GRPC_ADDR="no-such-host.invalid:0"),
+                    "narad: grpc.addr: cannot listen on no-such-host.invalid:0: ")
+        self.expect(self.serve(NARAD_HTTP_METRICS_ADDR="9100"),
+                    'http.metrics_addr must be host:port or :port (got "9100")')
+        self.expect(self.serve("--dev", NARAD_HTTP_METRICS_ADDR="0.0.0.0:0"), "loopback only")
+        self.assertFalse(os.path.exists(self.data))
+
     def test_dev_is_for_this_machine_and_without_passwords(self):
         self.expect(self.serve("--dev", NARAD_SECURITY_ENABLED="true"), "--dev turns it off")
         self.expect(self.serve("--dev", "--grpc-addr", "0.0.0.0:0"), "loopback only")
