@@ -231,10 +231,15 @@ static bool special_flag(struct loader *l, const struct flag *flag, bool *bad)
         }
         size_t index = 0;
         (void)find_key(ports[i].key, &index);
-        size_t digits = flag->value == NULL ? 0 : strspn(flag->value, "0123456789");
+        if (flag->value == NULL) {
+            *bad = true;
+            return true;
+        }
+        size_t digits = strspn(flag->value, "0123456789");
         if (digits == 0 || digits > 5 || flag->value[digits] != '\0' ||
             strtoul(flag->value, NULL, 10) > 65535) {
-            nd_problem(l->problems, "%s must be a port between 0 and 65535", ports[i].name);
+            nd_problem(l->problems, "%s must be a port between 0 and 65535 (got \"%.200s\")",
+                       ports[i].name, flag->value);
         } else if (launch->sources[index] == NULL ||
                    strcmp(launch->sources[index], "--addr") != 0) {
             char *text = nd_xasprintf(":%s", flag->value);
