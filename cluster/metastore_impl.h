@@ -48,7 +48,8 @@ struct nd_metastore {
     bool view_dirty, view_busy;
     bool view_failing; /* the last write failed, and the log says so */
     uint64_t view_at_ns;
-    struct nd_buf view_bytes; /* the worker's while view_busy */
+    struct nd_buf view_bytes;   /* the worker's while view_busy */
+    uint64_t snapshot_failures; /* of them the metric knows */
 };
 
 /* metastore_apply.c: the state machine that Raft drives. */

@@ -94,8 +94,8 @@ void nd_metastore_gauges_init(struct nd_metastore *metastore)
     g->users = nd_metrics_gauge(m, "metastore_users", "", "Users known");
     g->caught_up =
         nd_metrics_gauge(m, "metastore_caught_up", "", "1 once the replica has caught up");
-    g->snapshot_failures = nd_metrics_gauge(m, "metastore_snapshot_failures_total", "",
-                                            "Raft snapshots that could not be stored");
+    g->snapshot_failures = nd_metrics_counter(m, "metastore_snapshot_failures_total", "",
+                                              "Raft snapshots that could not be stored");
     g->view_failures = nd_metrics_counter(m, "metastore_view_failures_total", "",
                                           "Writes of the view file that failed");
     g->starved = nd_metrics_gauge(m, "metastore_disk_full", "",
@@ -104,6 +104,12 @@ void nd_metastore_gauges_init(struct nd_metastore *metastore)
                                   "1 while the ballast file holds room for the metadata log");
     g->snapshot_bytes =
         nd_metrics_gauge(m, "metastore_snapshot_bytes", "", "Size of the last snapshot");
+}
+
+static void snapshot_failures_count(struct nd_metastore *metastore, uint64_t so_far)
+{
+    nd_series_add(metastore->gauges.snapshot_failures, so_far - metastore->snapshot_failures);
+    metastore->snapshot_failures = so_far;
 }
 
 void nd_metastore_gauges_set(struct nd_metastore *metastore)
@@ -122,7 +128,7 @@ void nd_metastore_gauges_set(struct nd_metastore *metastore)
     nd_series_set(g->topics, (double)nd_topic_table_count(metastore->state.table));
     nd_series_set(g->users, (double)nd_user_table_count(metastore->state.users));
     nd_series_set(g->caught_up, nd_metastore_caught_up(metastore) ? 1 : 0);
-    nd_series_set(g->snapshot_failures, (double)stats.snapshot_failures);
+    snapshot_failures_count(metastore, stats.snapshot_failures);
     nd_series_set(g->starved, stats.starved ? 1 : 0);
     nd_series_set(g->ballast, stats.ballast ? 1 : 0);
 }

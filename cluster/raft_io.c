@@ -338,7 +338,6 @@ static void put_done(struct raft_io_snapshot_put *request, int status)
     struct nd_raft_io *io = put->io;
 
     io->puts--;
-    io->put_failures += status != 0;
     if (status != 0 && !io->closing) {
         put_failed(io, put->trailing, status);
     }
@@ -358,8 +357,8 @@ static int io_snapshot_put(struct raft_io *base, unsigned trailing,
     put->request.data = put;
     int status = io->uv_snapshot_put(base, trailing, &put->request, snapshot, put_done);
     if (status != 0) {
-        io->put_failures++;
         nd_free(put);
+        put_failed(io, trailing, status);
         return status;
     }
     io->puts++;

@@ -85,7 +85,6 @@ struct nd_raft_io {
     int (*uv_snapshot_put)(struct raft_io *, unsigned, struct raft_io_snapshot_put *,
                            const struct raft_snapshot *, raft_io_snapshot_put_cb);
     unsigned appends, puts; /* being written */
-    unsigned long put_failures;
     bool started, starved, closing;
 };
 

@@ -175,7 +175,8 @@ static void raft_settings(struct nd_raft_node *node)
     raft_set_election_timeout(&node->raft, ELECTION_MS);
     raft_set_heartbeat_timeout(&node->raft, TICK_MS);
     raft_set_snapshot_threshold(&node->raft, node->options.snapshot_threshold);
-    raft_set_snapshot_trailing(&node->raft, node->options.snapshot_trailing);
+    /* By 0 libraft tells a snapshot that was sent to it, whose failure it does not survive. */
+    raft_set_snapshot_trailing(&node->raft, ND_MAX(node->options.snapshot_trailing, 1u));
     raft_set_pre_vote(&node->raft, true);
 }
 

@@ -342,7 +342,7 @@ struct nd_raft_stats nd_raft_node_stats(struct nd_raft_node *node)
         .commit_index = raft->commit_index,
         .applied_index = raft->last_applied,
         .snapshot_index = raft->log.snapshot.last_index,
-        .snapshot_failures = node->io.put_failures,
+        .snapshot_failures = node->snapshot_failures,
         .leader = up && raft->state == RAFT_LEADER,
         .starved = node->starved,
         .ballast = node->ballast_there,

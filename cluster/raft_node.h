@@ -67,7 +67,7 @@ struct nd_raft_node_options {
 struct nd_raft_stats {
     uint64_t term, last_index, commit_index, applied_index, snapshot_index;
     uint32_t voters, others;
-    unsigned long snapshot_failures;
+    uint64_t snapshot_failures; /* since the open */
     bool leader, has_leader;
     bool starved; /* ND_ROOM_NONE */
     bool ballast; /* it is there */

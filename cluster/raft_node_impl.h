@@ -49,7 +49,8 @@ struct nd_raft_node {
     bool lost_may_be_kept; /* something of what was lost may be in the log */
     uint64_t room_at_ms;   /* the next look for room; on the clock of the loop */
     uint64_t ballast_at_ms, snapshot_at_ms;
-    enum nd_err room_err; /* why proposals are refused: NO_SPACE, or UNAVAILABLE */
+    uint64_t snapshot_failures; /* so far; a raft that is opened anew goes on counting */
+    enum nd_err room_err;       /* why proposals are refused: NO_SPACE, or UNAVAILABLE */
     struct nd_errmsg room_msg;
     struct nd_list parked; /* struct proposal: to be proposed (again) */
 };

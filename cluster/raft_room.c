@@ -218,6 +218,7 @@ void nd_raft_room_recovered(struct nd_raft_node *node)
 
 void nd_raft_room_put_failed(struct nd_raft_node *node, int status)
 {
+    node->snapshot_failures++;
     node->snapshot_at_ms = uv_now(&node->loop) + SNAPSHOT_RETRY_MS;
     if (status == RAFT_NOSPACE || !has_room(node)) {
         if (node->ballast_busy) {

@@ -25,6 +25,7 @@ static struct {
     struct nd_env env;
     struct nd_inbox seen; /* woken when a directory is synced */
     atomic_int left;      /* segments that still fit */
+    atomic_bool refuses_snapshots;
 } disk;
 
 int posix_fallocate(int file, off_t at, off_t size);
@@ -40,6 +41,18 @@ int posix_fallocate(int file, off_t at, off_t size)
         } while (!atomic_compare_exchange_weak(&disk.left, &left, left - 1));
     }
     return fallocate(file, 0, at, size) == 0 ? 0 : errno;
+}
+
+int rename(const char *from, const char *to);
+
+/* The last step of libraft's with the files of a snapshot. */
+int rename(const char *from, const char *to)
+{
+    if (atomic_load(&disk.refuses_snapshots) && strstr(to, "/snapshot-") != NULL) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
 static bool is_ballast(const char *path)
@@ -101,6 +114,7 @@ static int setup(void **state)
     disk.env.space = disk_space;
     nd_inbox_init(&disk.seen);
     atomic_store(&disk.left, PLENTY);
+    atomic_store(&disk.refuses_snapshots, false);
     fixture->dir = temp_dir_new();
     meta_init(&fixture->meta, fixture->dir);
     fixture->meta.options.env = &disk.env;
@@ -375,6 +389,47 @@ static void metastore_w6__a_full_disk_does_not_keep_it_from_closing(void **state
     }
 }
 
+static bool text_has(const struct nd_buf *text, const char *part)
+{
+    return text->size > 0 && memmem(text->data, text->size, part, strlen(part)) != NULL;
+}
+
+/* Nothing kept behind a snapshot is how libraft marks one that a peer sent: its failure would end
+ * this process. */
+static void metastore_w6__a_snapshot_that_fails_ends_nothing_and_is_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nd_metrics *metrics = nd_metrics_new();
+    struct nd_buf text;
+    fixture->meta.options.snapshot_threshold = 16;
+    fixture->meta.options.trailing = 0;
+    fixture->meta.options.ballast_bytes = 0;
+    fixture->meta.options.metrics = metrics;
+    atomic_store(&disk.refuses_snapshots, true);
+    meta_open(&fixture->meta);
+    nd_buf_init(&text, 1 << 20);
+
+    while (!text_has(&text, "narad_metastore_snapshot_failures_total 1\n")) {
+        assert_int_equal(create_one(fixture).err, ND_OK);
+        nd_buf_reset(&text);
+        nd_metrics_text(metrics, &text);
+    }
+
+    assert_true(text_has(&text, "# TYPE narad_metastore_snapshot_failures_total counter\n"));
+    atomic_store(&disk.left, 0); /* Raft is closed and opened again, which takes nothing back */
+    create_until_full(fixture);
+    atomic_store(&disk.refuses_snapshots, false);
+    atomic_store(&disk.left, PLENTY);
+    while (create_one(fixture).err != ND_OK) {
+    }
+    nd_buf_reset(&text);
+    nd_metrics_text(metrics, &text);
+    assert_false(text_has(&text, "narad_metastore_snapshot_failures_total 0\n"));
+    meta_close(&fixture->meta);
+    nd_buf_release(&text);
+    nd_metrics_free(metrics);
+}
+
 static void metastore_open__without_room_says_what_it_needs(void **state)
 {
     struct fixture *fixture = *state;
@@ -417,6 +472,7 @@ int main(void)
         CASE(metastore_w6__many_segments_of_changes_at_once_all_get_an_answer),
         CASE(metastore_w6__makes_the_ballast_again_when_there_is_room),
         CASE(metastore_w6__a_full_disk_does_not_keep_it_from_closing),
+        CASE(metastore_w6__a_snapshot_that_fails_ends_nothing_and_is_counted),
         CASE(metastore_open__without_room_says_what_it_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
