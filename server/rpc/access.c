@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "storage/base/alloc.h"
-
 #include "proto/rpc/client_address.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/handlers.h"
 #include "server/security/auth.h"
 
@@ -15,18 +14,6 @@ enum { PEER_SIZE = 256 };
 static const char gone[] = "the user is gone, or its password was changed";
 static const char behind[] = "the metadata of this node has not caught up yet";
 
-/* Lock order: handlers->lock -> caller. */
-struct nd_caller {
-    _Atomic uint32_t refs;
-    struct nd_handlers *handlers;
-    struct nd_quota *quota; /* counted; NULL: nothing is counted */
-    bool believed;          /* of whom its items are, it may say: a gateway, and security is off */
-    uint64_t seen;          /* version of the users before this one was looked up */
-    struct nd_mutex lock;
-    struct nd_user *user; /* guarded by lock; counted; NULL: security is off */
-    uint64_t version;     /* guarded by lock; `user` is as new, see nd_auth_refresh() */
-};
-
 /* --- callers --- */
 
 struct nd_caller *nd_access_caller(const struct nd_rpc_call *call)
@@ -34,58 +21,11 @@ struct nd_caller *nd_access_caller(const struct nd_rpc_call *call)
     return nd_rpc_call_identity(call);
 }
 
-struct nd_caller *nd_caller_ref(struct nd_caller *caller)
-{
-    if (caller != NULL) {
-        atomic_fetch_add_explicit(&caller->refs, 1, memory_order_relaxed);
-    }
-    return caller;
-}
-
-void nd_caller_unref(void *data)
-{
-    struct nd_caller *caller = data;
-    /* acq_rel: the last one sees what the others did with it */
-    if (caller != NULL && atomic_fetch_sub_explicit(&caller->refs, 1, memory_order_acq_rel) == 1) {
-        nd_quota_unref(caller->quota);
-        nd_user_unref(caller->user);
-        nd_mutex_release(&caller->lock);
-        nd_free(caller);
-    }
-}
-
-static struct nd_user *user_ref(const struct nd_user *user)
-{
-    return user == NULL ? NULL : nd_user_ref(user);
-}
-
-struct nd_user *nd_caller_user(struct nd_caller *caller)
-{
-    if (caller == NULL) {
-        return NULL;
-    }
-    nd_mutex_lock(&caller->lock);
-    struct nd_user *user = user_ref(caller->user);
-    nd_mutex_unlock(&caller->lock);
-    return user;
-}
-
 /* Is what this method does limited at all? */
 static bool is_counted(const struct nd_handlers *h, uint32_t right)
 {
     return (right == ND_RIGHT_PRODUCE && h->options.count_produce) ||
            (right == ND_RIGHT_CONSUME && h->options.count_consume);
-}
-
-static struct nd_caller *caller_new(struct nd_handlers *h, struct nd_user *user, uint64_t seen)
-{
-    struct nd_caller *caller = nd_xcalloc(1, sizeof *caller);
-    atomic_store_explicit(&caller->refs, 1, memory_order_relaxed);
-    nd_mutex_init(&caller->lock);
-    caller->handlers = h;
-    caller->user = user;
-    caller->seen = caller->version = seen;
-    return caller;
 }
 
 static void attach(struct nd_rpc_call *call, struct nd_caller *caller)
@@ -160,7 +100,7 @@ static void admit_anybody(struct nd_handlers *h, struct nd_rpc_call *call)
     if (!is_counted(h, nd_rpc_call_right(call))) {
         return;
     }
-    struct nd_caller *caller = caller_new(h, NULL, 0);
+    struct nd_caller *caller = nd_caller_new(h);
     nd_rpc_call_peer(call, peer, sizeof peer);
     caller->believed = over_unix_socket(peer);
     if (!caller->believed) {
@@ -179,19 +119,22 @@ struct nd_caller *nd_access_item_caller(const struct nd_rpc_call *call, struct n
     if (own == NULL || !own->believed || !address_of(address, text)) {
         return nd_caller_ref(own);
     }
-    struct nd_caller *caller = caller_new(own->handlers, NULL, 0);
+    struct nd_caller *caller = nd_caller_new(own->handlers);
     caller->quota = quota_of(own->handlers, "host", text);
     return caller;
 }
 
 /* `user`: the reference is taken over. */
-static void admit_user(struct nd_handlers *h, struct nd_rpc_call *call, struct nd_user *user,
-                       uint64_t seen)
+static void admit_user(struct nd_caller *caller, struct nd_rpc_call *call, struct nd_user *user)
 {
-    struct nd_caller *caller = caller_new(h, user, seen);
+    struct nd_handlers *h = caller->handlers;
     if (is_counted(h, nd_rpc_call_right(call))) {
         caller->quota = quota_of(h, "user", user->name);
     }
+    nd_mutex_lock(&caller->lock);
+    caller->user = user;
+    caller->version = caller->seen;
+    nd_mutex_unlock(&caller->lock);
     attach(call, caller);
 }
 
@@ -206,25 +149,26 @@ static enum nd_err refusal(enum nd_err err, struct nd_errmsg *msg)
     return err;
 }
 
-/* A call that is held while its password is checked. */
-struct held {
-    struct nd_handlers *handlers;
-    struct nd_rpc_call *call; /* the stack keeps it for its admission */
-    uint64_t seen;
-};
-
-/* @thread bcrypt */
+/* The caller's call is held meanwhile. @thread bcrypt */
 static void checked(void *arg, enum nd_err err, struct nd_user *user)
 {
-    struct held held = *(struct held *)arg;
+    struct nd_caller *caller = arg;
+    struct nd_rpc_call *call = caller->call;
     struct nd_errmsg msg = {""};
-    nd_free(arg);
     if (err == ND_OK) {
-        admit_user(held.handlers, held.call, user, held.seen);
+        admit_user(caller, call, user);
     } else {
         err = refusal(err, &msg);
+        nd_caller_unref(caller);
     }
-    nd_rpc_call_admit(held.call, err, msg.text);
+    nd_rpc_call_admit(call, err, msg.text);
+}
+
+static void peer_get(void *call, char *out, size_t out_size)
+{
+    char peer[PEER_SIZE];
+    peer_of(call, peer);
+    snprintf(out, out_size, "%s", peer);
 }
 
 enum nd_rpc_admission nd_access_authenticate(struct nd_rpc_call *call, void *handlers,
@@ -232,7 +176,6 @@ enum nd_rpc_admission nd_access_authenticate(struct nd_rpc_call *call, void *han
 {
     struct nd_handlers *h = handlers;
     struct nd_user *user = NULL;
-    char peer[PEER_SIZE];
     if (!h->options.security) {
         admit_anybody(h, call);
         return ND_RPC_ADMIT;
@@ -240,20 +183,19 @@ enum nd_rpc_admission nd_access_authenticate(struct nd_rpc_call *call, void *han
     if (nd_rpc_call_right(call) == ND_RIGHT_METRICS && h->options.metrics_open) {
         return ND_RPC_ADMIT; /* nobody in particular: no other right is in this */
     }
-    peer_of(call, peer);
-    struct nd_auth_caller caller = {nd_rpc_call_metadata(call, "authorization"), peer};
-    struct held *held = nd_xmalloc(sizeof *held);
-    *held = (struct held){h, call, nd_metastore_users_version(h->options.metastore)};
-    uint64_t seen = held->seen;
-    if (nd_auth_check(h->options.auth, &caller, err_out, &user, checked, held) == ND_AUTH_LATER) {
+    struct nd_auth_caller asks = {nd_rpc_call_metadata(call, "authorization"), peer_get, call};
+    struct nd_caller *caller = nd_caller_new(h);
+    caller->call = call; /* the stack keeps it for its admission */
+    caller->seen = nd_metastore_users_version(h->options.metastore);
+    if (nd_auth_check(h->options.auth, &asks, err_out, &user, checked, caller) == ND_AUTH_LATER) {
         return ND_RPC_LATER;
     }
-    nd_free(held);
     if (*err_out != ND_OK) {
+        nd_caller_unref(caller);
         *err_out = refusal(*err_out, msg);
         return ND_RPC_REFUSE;
     }
-    admit_user(h, call, user, seen);
+    admit_user(caller, call, user);
     return ND_RPC_ADMIT;
 }
 
@@ -354,7 +296,7 @@ enum nd_err nd_access_check(struct nd_rpc_call *call, struct nd_slice name, stru
 
 /* --- what is open --- */
 
-static void look_again(struct nd_watched *watched)
+static void look_again(struct nd_access_watched *watched)
 {
     struct nd_caller *caller = nd_access_caller(watched->call);
     struct nd_errmsg msg = {""};
@@ -364,8 +306,9 @@ static void look_again(struct nd_watched *watched)
     watched->look(watched, err, msg.text);
 }
 
-void nd_access_watch(struct nd_watched *watched, struct nd_rpc_call *call,
-                     void (*look)(struct nd_watched *watched, enum nd_err err, const char *text))
+void nd_access_watch(struct nd_access_watched *watched, struct nd_rpc_call *call,
+                     void (*look)(struct nd_access_watched *watched, enum nd_err err,
+                                  const char *text))
 {
     struct nd_handlers *h = nd_handlers_of(call);
     const struct nd_caller *caller = nd_access_caller(call);
@@ -384,7 +327,7 @@ void nd_access_watch(struct nd_watched *watched, struct nd_rpc_call *call,
     nd_mutex_unlock(&h->lock);
 }
 
-void nd_access_unwatch(struct nd_watched *watched)
+void nd_access_unwatch(struct nd_access_watched *watched)
 {
     if (watched->call == NULL) {
         return;
@@ -402,7 +345,7 @@ void nd_access_users_changed(void *handlers)
     struct nd_handlers *h = handlers;
     nd_mutex_lock(&h->lock);
     ND_LIST_FOREACH (&h->watched, link) {
-        look_again(ND_CONTAINER_OF(link, struct nd_watched, link));
+        look_again(ND_CONTAINER_OF(link, struct nd_access_watched, link));
     }
     nd_mutex_unlock(&h->lock);
 }

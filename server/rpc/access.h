@@ -59,17 +59,19 @@ ND_CHECKED enum nd_err nd_access_right(struct nd_rpc_call *call, enum nd_right r
 
 /* --- what is open is looked at again --- */
 
-struct nd_watched {
+struct nd_access_watched {
     struct nd_list link; /* guarded by handlers->lock; alone: nobody looks */
     struct nd_rpc_call *call;
     /* A user changed. `err` OK: the caller is still who it was, ask for its rights; otherwise end
      * the call with it. Under handlers->lock, which nd_access_unwatch() takes; any thread. */
-    void (*look)(struct nd_watched *watched, enum nd_err err, const char *text);
+    void (*look)(struct nd_access_watched *watched, enum nd_err err, const char *text);
 };
 /* Looks at once when a user changed since the call came. */
-void nd_access_watch(struct nd_watched *watched, struct nd_rpc_call *call,
-                     void (*look)(struct nd_watched *watched, enum nd_err err, const char *text));
-void nd_access_unwatch(struct nd_watched *watched); /* also of one that never was watched: zeroed */
+void nd_access_watch(struct nd_access_watched *watched, struct nd_rpc_call *call,
+                     void (*look)(struct nd_access_watched *watched, enum nd_err err,
+                                  const char *text));
+void nd_access_unwatch(
+    struct nd_access_watched *watched); /* also of one that never was watched: zeroed */
 /* For nd_metastore_watch_users(). */
 void nd_access_users_changed(void *handlers);
 

@@ -9,6 +9,7 @@
 #include "proto/narad/v1/bench.nd.h"
 #include "proto/narad/v1/broker.nd.h"
 #include "proto/narad/v1/types.nd.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/stream.h"
 #include "server/rpc/wire.h"
 
@@ -85,6 +86,7 @@ struct nd_handlers *nd_handlers_new(const struct nd_handlers_options *options)
     nd_budget_init(&h->polls, POLLS, POLLS);
     nd_budget_init(&h->replays, REPLAYS, REPLAYS);
     nd_budget_init(&h->admin, ADMIN_CALLS, ADMIN_CALLS);
+    h->callers = nd_caller_pool_new();
     nd_mutex_init(&h->lock);
     nd_list_init(&h->streams);
     nd_list_init(&h->watched);
@@ -105,6 +107,7 @@ void nd_handlers_free(struct nd_handlers *handlers)
     nd_budget_release(&handlers->polls);
     nd_budget_release(&handlers->replays);
     nd_budget_release(&handlers->admin);
+    nd_caller_pool_close(handlers->callers);
     nd_mutex_release(&handlers->lock);
     nd_free(handlers);
 }

@@ -13,7 +13,7 @@ struct consume_call {
     struct nd_handlers *handlers;
     struct nd_rpc_call *call;
     struct nd_topic *topic; /* counted: for leases given back */
-    struct nd_watched watched;
+    struct nd_access_watched watched;
     uint32_t counted; /* messages begun with the caller's quota */
     struct nd_mutex lock;
     /* guarded by lock */
@@ -148,7 +148,7 @@ static void cancel(struct consume_call *c, enum nd_err err, const char *text)
 }
 
 /* A user changed while it waits. @thread any */
-static void look(struct nd_watched *watched, enum nd_err err, const char *text)
+static void look(struct nd_access_watched *watched, enum nd_err err, const char *text)
 {
     struct consume_call *c = ND_CONTAINER_OF(watched, struct consume_call, watched);
     struct nd_errmsg msg = {""};

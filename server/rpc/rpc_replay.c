@@ -15,7 +15,7 @@ struct replay_call {
     struct nd_rpc_call *call;
     struct nd_topic *topic; /* counted */
     uint64_t left;          /* messages still wanted; UINT64_MAX: all */
-    struct nd_watched watched;
+    struct nd_access_watched watched;
     struct nd_pace pace;
     struct nd_mutex lock;
     /* guarded by lock */
@@ -156,7 +156,7 @@ static void cancel(struct replay_call *r, enum nd_err err, const char *text)
 }
 
 /* A user changed. @thread any */
-static void look(struct nd_watched *watched, enum nd_err err, const char *text)
+static void look(struct nd_access_watched *watched, enum nd_err err, const char *text)
 {
     struct replay_call *r = ND_CONTAINER_OF(watched, struct replay_call, watched);
     struct nd_errmsg msg = {""};

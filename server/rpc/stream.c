@@ -21,7 +21,7 @@ static void resume_read(struct nd_budget_waiter *waiter)
     nd_rpc_call_read_next(stream->call);
 }
 
-static void look(struct nd_watched *watched, enum nd_err err, const char *text)
+static void look(struct nd_access_watched *watched, enum nd_err err, const char *text)
 {
     struct nd_stream *stream = ND_CONTAINER_OF(watched, struct nd_stream, watched);
     if (err != ND_OK) {

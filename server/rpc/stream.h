@@ -31,7 +31,7 @@ struct nd_stream {
     struct nd_handlers *handlers;
     struct nd_rpc_call *call; /* counted */
     struct nd_caller *caller; /* counted, or NULL */
-    struct nd_watched watched;
+    struct nd_access_watched watched;
     const struct nd_stream_ops *ops;
     struct nd_budget *budget;
     struct nd_budget_waiter waiter;

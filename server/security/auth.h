@@ -58,7 +58,10 @@ enum nd_auth_now { ND_AUTH_DECIDED, ND_AUTH_LATER };
 /* Who asks; all borrowed until the call returns. */
 struct nd_auth_caller {
     struct nd_slice header; /* the value of Authorization; data NULL: there is none */
-    const char *peer;       /* for the audit line; NULL: not known */
+    /* Puts a text for the audit line into `out`; NULL: not known. Asked only where there is a line
+     * to come, or may be. */
+    void (*peer)(void *peer_arg, char *out, size_t out_size);
+    void *peer_arg;
 };
 
 /* DECIDED: *err_out and *user_out are the outcome; LATER: `done` will be called once, on a thread

@@ -34,7 +34,8 @@ struct waiter {
 struct ask {
     struct nd_credentials credentials;
     struct nd_token token;
-    const char *peer;
+    const struct nd_auth_caller *caller; /* NULL: not known */
+    char peer[PEER_MAX];                 /* of the caller, once peer_get() was there */
     nd_auth_done_fn *done;
     void *arg;
     struct nd_user *user; /* out */
@@ -66,6 +67,22 @@ static void failure_note(struct nd_auth *auth, enum nd_auth_failure failure, str
            "actor=%s outcome=denied reason=\"%s\" peer=%s",
            nd_log_quote(quoted[0], sizeof quoted[0], user), reasons[failure],
            nd_log_quote(quoted[1], sizeof quoted[1], peer));
+}
+
+/* Under no lock: it is the caller's function. */
+static void peer_get(struct ask *ask)
+{
+    if (ask->caller != NULL && ask->caller->peer != NULL) {
+        ask->caller->peer(ask->caller->peer_arg, ask->peer, sizeof ask->peer);
+    }
+}
+
+static void ask_failed(struct nd_auth *auth, enum nd_auth_failure failure, struct ask *ask)
+{
+    if (reasons[failure] != NULL) {
+        peer_get(ask);
+    }
+    failure_note(auth, failure, ask->credentials.username, ask->peer);
 }
 
 static enum nd_auth_failure failure_of(enum nd_err err)
@@ -284,6 +301,7 @@ static enum nd_err compare(struct nd_auth *auth, struct ask *ask, const struct n
     if (!nd_password_copy(&password, ask->credentials.password)) {
         return ND_ERR_UNAUTHENTICATED; /* bcrypt would look at its beginning only */
     }
+    peer_get(ask);
     nd_mutex_lock(&auth->lock);
     uint64_t now_ns = nd_auth_now_ns(auth);
     struct nd_account *account = nd_accounts_learn(auth->accounts, user, version, now_ns);
@@ -312,7 +330,7 @@ static enum nd_auth_now ask_run(struct nd_auth *auth, struct ask *ask, enum nd_e
     }
     enum nd_err err = user_read(auth, ask, &user, &version);
     if (err == ND_ERR_NOT_FOUND) { /* A1 */
-        failure_note(auth, ND_AUTH_UNKNOWN_USER, ask->credentials.username, ask->peer);
+        ask_failed(auth, ND_AUTH_UNKNOWN_USER, ask);
         *err_out = ND_ERR_UNAUTHENTICATED;
         return ND_AUTH_DECIDED;
     }
@@ -324,7 +342,7 @@ static enum nd_auth_now ask_run(struct nd_auth *auth, struct ask *ask, enum nd_e
     }
     if (err != ND_OK) {
         if (err != ND_ERR_CANCELLED) {
-            failure_note(auth, failure_of(err), ask->credentials.username, ask->peer);
+            ask_failed(auth, failure_of(err), ask);
         }
         *err_out = err;
         return ND_AUTH_DECIDED;
@@ -339,17 +357,17 @@ enum nd_auth_now nd_auth_check(struct nd_auth *auth, const struct nd_auth_caller
                                nd_auth_done_fn *done, void *arg)
 {
     struct nd_slice header = caller->header;
-    struct ask ask = {.peer = caller->peer == NULL ? "" : caller->peer, .done = done, .arg = arg};
+    struct ask ask = {.caller = caller, .done = done, .arg = arg};
     char text[HEADER_MAX];
 
     *err_out = ND_ERR_UNAUTHENTICATED;
     *user_out = NULL;
     if (header.data == NULL) {
-        failure_note(auth, ND_AUTH_MISSING, header, ask.peer);
+        ask_failed(auth, ND_AUTH_MISSING, &ask);
         return ND_AUTH_DECIDED;
     }
     if (header.size > sizeof text || !nd_basic_decode(header, text, &ask.credentials)) {
-        failure_note(auth, ND_AUTH_MALFORMED, header, ask.peer);
+        ask_failed(auth, ND_AUTH_MALFORMED, &ask);
         nd_wipe(text, sizeof text);
         return ND_AUTH_DECIDED;
     }
@@ -379,10 +397,8 @@ void nd_auth_verify(struct nd_auth *auth, const struct nd_user *user, struct nd_
                     void (*done)(void *arg, enum nd_err err), void *arg)
 {
     struct verify *verify = nd_xcalloc(1, sizeof *verify);
-    struct ask ask = {.credentials = {nd_slice_str(user->name), password},
-                      .peer = "",
-                      .done = verify_done,
-                      .arg = verify};
+    struct ask ask = {
+        .credentials = {nd_slice_str(user->name), password}, .done = verify_done, .arg = verify};
     enum nd_err err = ND_ERR_UNAUTHENTICATED;
 
     *verify = (struct verify){done, arg};

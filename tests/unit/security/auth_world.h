@@ -25,6 +25,7 @@ struct world {
     struct nd_log *log;
     int log_file;
     struct nd_auth *auth;
+    uint32_t peers_asked; /* by world_check() */
     struct nd_mutex lock;
     struct nd_cond changed;
     struct answer answers[ANSWERS_MAX]; /* guarded by lock */

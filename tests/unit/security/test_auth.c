@@ -50,7 +50,7 @@ static void auth__without_credentials_is_refused_at_once(void **state)
         struct nd_user *user = NULL;
         enum nd_err err = ND_OK;
         const struct nd_auth_caller caller = {
-            headers[i] == NULL ? nd_slice_make(NULL, 0) : nd_slice_str(headers[i]), NULL};
+            headers[i] == NULL ? nd_slice_make(NULL, 0) : nd_slice_str(headers[i]), NULL, NULL};
         assert_int_equal(nd_auth_check(world->auth, &caller, &err, &user, NULL, NULL),
                          ND_AUTH_DECIDED);
         assert_int_equal(err, ND_ERR_UNAUTHENTICATED);

@@ -39,7 +39,7 @@ static void counted(void *arg, enum nd_err err, struct nd_user *user)
 
 static void ask(struct crowd *crowd, const char *header)
 {
-    const struct nd_auth_caller caller = {nd_slice_str(header), "192.0.2.9"};
+    const struct nd_auth_caller caller = {nd_slice_str(header), NULL, NULL};
     struct nd_user *user = NULL;
     enum nd_err err = ND_OK;
 
