@@ -54,10 +54,13 @@ static struct change *change_begin(struct nd_rpc_call *call, const char *event, 
     return change;
 }
 
-static void change_end(struct change *change)
+/* Before the answer: behind that the handlers may be gone. */
+static struct nd_rpc_call *change_end(struct change *change)
 {
+    struct nd_rpc_call *call = change->call;
     nd_budget_give(&change->handlers->admin, 1);
     nd_free(change);
+    return call;
 }
 
 static void change_failed(struct change *change, enum nd_err err, const char *text)
@@ -68,15 +71,13 @@ static void change_failed(struct change *change, enum nd_err err, const char *te
         nd_errmsg_set(&msg, "%s: \"%s\"", text, change->topic);
     }
     nd_access_audit(change->call, change->event, change->topic, err);
-    nd_rpc_call_fail(change->call, err, msg.text);
-    change_end(change);
+    nd_rpc_call_fail(change_end(change), err, msg.text);
 }
 
 static void change_done(struct change *change, const ProtobufCMessage *response)
 {
     nd_access_audit(change->call, change->event, change->topic, ND_OK);
-    nd_rpc_call_reply(change->call, response);
-    change_end(change);
+    nd_rpc_call_reply(change_end(change), response);
 }
 
 /* --- create --- */
