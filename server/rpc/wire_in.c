@@ -133,7 +133,7 @@ static void limit(struct decoder *d, const char *what, size_t got, int max)
             snprintf(text, 96, "%s: %zu given, at most %d are allowed", what, got, max);
         }
         d->batch->err = ND_ERR_INVALID_ARGUMENT;
-        d->batch->text = text;
+        d->batch->text = text != NULL ? text : "too many records, or headers of a record";
     }
 }
 

@@ -310,6 +310,12 @@ static void wire_get_produce__refuses_counts_beyond_the_limits_with_little_memor
     assert_int_equal(batch.err, ND_ERR_INVALID_ARGUMENT);
     assert_string_equal(batch.text, "headers of a record: 65 given, at most 64 are allowed");
     nd_arena_release(&arena);
+    nd_arena_init(&arena, sizeof(struct nd_produce_record) + 15); /* none for a text */
+    assert_int_equal(nd_wire_get_produce(nd_slice_make(record.bytes, record.size), &arena, &batch),
+                     ND_OK);
+    assert_int_equal(batch.err, ND_ERR_INVALID_ARGUMENT);
+    assert_non_null(batch.text);
+    nd_arena_release(&arena);
     nd_free(many.bytes);
     nd_free(headers.bytes);
     nd_free(record.bytes);
