@@ -24,6 +24,7 @@
 #include "server/topic_relay.h"
 #include "server/version.h"
 #include "storage/clock.h"
+#include "storage/disk_watch.h"
 #include "storage/layout.h"
 #include "storage/relieve.h"
 
@@ -50,6 +51,7 @@ enum {
     KEEPALIVE_TIMEOUT_MS = 10000,
     TRANSPORT_BYTES_MAX = 512 << 20,
     STOP_CHANGES_WAIT_MS = 5000,
+    NS_PER_MS = 1000000,
 };
 
 struct nd_node {
@@ -569,7 +571,7 @@ enum nd_err nd_node_start(struct nd_node **out, const struct nd_node_options *op
     struct nd_node *n = nd_xcalloc(1, sizeof *n);
     n->options = *options;
     n->settings = &options->launch->settings;
-    n->env = nd_env_posix();
+    n->env = &options->disk->env;
     n->metrics = nd_metrics_new();
     n->boot_ns = n->env->mono_ns(n->env->impl);
     nd_topic_relay_init(&n->relay);
@@ -676,6 +678,18 @@ void nd_node_reload(struct nd_node *node)
 
 /* --- stop, in this order; also of what a failed boot left --- */
 
+/* Calls that wait for the metadata end when it answers, which a disk may prevent. */
+static void stop_rpc(struct nd_node *n)
+{
+    uint64_t grace_ms = n->settings->http_shutdown_grace;
+    struct nd_disk_call call = {
+        .name = "the end of", .path = "open gRPC calls", .own_ns = grace_ms * NS_PER_MS};
+
+    nd_disk_watch_begin(n->options.disk, &call);
+    nd_rpc_server_stop(n->rpc, (uint32_t)grace_ms);
+    nd_disk_watch_end(n->options.disk, &call);
+}
+
 static void stop_calls(struct nd_node *n)
 {
     if (n->ready && n->options.launch->ready_file != NULL) {
@@ -693,7 +707,7 @@ static void stop_calls(struct nd_node *n)
         nd_broker_stop(n->broker);
     }
     if (n->rpc_running) {
-        nd_rpc_server_stop(n->rpc, (uint32_t)n->settings->http_shutdown_grace);
+        stop_rpc(n);
     }
     if (n->rpc != NULL) {
         nd_rpc_server_free(n->rpc);
@@ -736,6 +750,16 @@ static void stop_storage(struct nd_node *n)
     }
 }
 
+/* Raft's library writes by itself, and its end waits for what it writes. */
+static void stop_metastore(struct nd_node *n)
+{
+    struct nd_disk_call call = {.name = "write below", .path = "metastore/"};
+
+    nd_disk_watch_begin(n->options.disk, &call);
+    nd_metastore_close(n->metastore);
+    nd_disk_watch_end(n->options.disk, &call);
+}
+
 void nd_node_stop(struct nd_node *node)
 {
     if (node == NULL) {
@@ -744,7 +768,7 @@ void nd_node_stop(struct nd_node *node)
     stop_calls(node);
     stop_storage(node);
     if (node->metastore != NULL) {
-        nd_metastore_close(node->metastore);
+        stop_metastore(node);
     }
     nd_auth_free(node->auth);
     nd_quotas_free(node->quotas); /* streams may have held one until the broker let go of them */

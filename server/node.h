@@ -8,12 +8,14 @@
 
 #include "server/config.h"
 
+struct nd_disk_watch;
 struct nd_node;
 
 struct nd_node_options {
     const struct nd_launch *launch;
     struct nd_log *log;
-    struct nd_inbox *inbox;   /* of the main thread */
+    struct nd_disk_watch *disk; /* all work on the disk goes through it; outlives the node */
+    struct nd_inbox *inbox;     /* of the main thread */
     struct nd_msg *caught_up; /* posted there once the metadata has caught up: call nd_node_ready */
     /* Of the first user: what NARAD_ADMIN_PASSWORD says, valid until nd_node_ready() returned;
      * NULL: one is made up and logged. */

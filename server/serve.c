@@ -16,11 +16,18 @@
 #include "server/node.h"
 #include "server/security/password.h"
 #include "server/version.h"
+#include "storage/disk_watch.h"
+
+enum {
+    NS_PER_MS = 1000000,
+    STUCK_MS = 1000, /* beyond the grace of a stop, which ends what is open in an orderly way */
+};
 
 /* What the main thread waits for. */
 struct serve {
     struct nd_launch launch;
     struct nd_log *log;
+    struct nd_disk_watch disk;
     struct nd_inbox inbox;
     struct nd_msg caught_up, stop, reload;
     struct nd_thread signals;
@@ -30,6 +37,16 @@ struct serve {
     _Atomic bool settled;      /* the start is over, or a signal came before */
     _Atomic bool reload_asked; /* `reload` is in the inbox */
 };
+
+/* The log has said it; standard error says it to people, unless they see the log there. */
+static void tell_people(const char *text)
+{
+    struct stat log, people;
+    if (fstat(STDOUT_FILENO, &log) != 0 || fstat(STDERR_FILENO, &people) != 0 ||
+        log.st_dev != people.st_dev || log.st_ino != people.st_ino) {
+        fprintf(stderr, "narad: %s\n", text);
+    }
+}
 
 /* --- signals: one thread takes them, so that no handler runs anywhere --- */
 
@@ -73,15 +90,62 @@ static void ask_reload(struct serve *serve)
     }
 }
 
+static uint64_t now_ms(const struct serve *serve)
+{
+    return serve->disk.base->mono_ns(serve->disk.base->impl) / NS_PER_MS;
+}
+
+/* A call of the disk that never returns keeps the stop from its end, and nothing can end the call.
+ * What was confirmed is on the device; what waits for the call was not, so nothing is lost. */
+static void leave_a_stuck_stop(struct serve *serve, uint64_t asked_ms)
+{
+    uint64_t patience_ms = serve->launch.settings.http_shutdown_grace + STUCK_MS;
+    uint64_t since_ns = 0;
+    char call[1200], text[1400];
+
+    if (now_ms(serve) - asked_ms < patience_ms ||
+        !nd_disk_watch_oldest(&serve->disk, call, sizeof call, &since_ns)) {
+        return;
+    }
+    uint64_t under_way_ms = now_ms(serve) - ND_MIN(now_ms(serve), since_ns / NS_PER_MS);
+    if (under_way_ms < patience_ms) {
+        return;
+    }
+    nd_log(serve->log, ND_LOG_ERROR, "serve", "stop given up", "waits_for=\"%s\" under_way_ms=%llu",
+           call, (unsigned long long)under_way_ms);
+    snprintf(text, sizeof text, "the stop waits for %s: exiting all the same", call);
+    tell_people(text);
+    _exit(1);
+}
+
+/* The next signal; 0: a second of the stop is over; -1: no more of them. */
+static int signal_next(const sigset_t *set, bool stopping)
+{
+    const struct timespec second = {.tv_sec = 1};
+    int number = 0;
+
+    if (!stopping) {
+        return sigwait(set, &number) == 0 ? number : -1;
+    }
+    number = sigtimedwait(set, NULL, &second);
+    return ND_MAX(number, 0);
+}
+
 static void signals_run(void *arg)
 {
     struct serve *serve = arg;
+    bool asked = false;
+    uint64_t asked_ms = 0;
     sigset_t set;
     signal_set(&set);
-    for (bool asked = false;;) {
-        int number = 0;
-        if (sigwait(&set, &number) != 0 || number == SIGUSR1) {
+    for (;;) {
+        int number = signal_next(&set, asked);
+        if (number < 0 || number == SIGUSR1) {
             return;
+        }
+        if (number == 0) {
+            leave_a_stuck_stop(serve, asked_ms);
+            continue;
         }
         if (is_reload(serve, number)) {
             ask_reload(serve);
@@ -93,6 +157,7 @@ static void signals_run(void *arg)
             _exit(128 + number);
         }
         asked = true;
+        asked_ms = now_ms(serve);
         nd_log(serve->log, ND_LOG_INFO, "serve", "stopping", "signal=%s",
                number == SIGTERM  ? "SIGTERM"
                : number == SIGINT ? "SIGINT"
@@ -109,16 +174,6 @@ static void signals_block(void)
     signal_set(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-}
-
-/* The log has said it; standard error says it to people, unless they see the log there. */
-static void tell_people(const char *text)
-{
-    struct stat log, people;
-    if (fstat(STDOUT_FILENO, &log) != 0 || fstat(STDERR_FILENO, &people) != 0 ||
-        log.st_dev != people.st_dev || log.st_ino != people.st_ino) {
-        fprintf(stderr, "narad: %s\n", text);
-    }
 }
 
 /* --- the first user's password: from the environment only, and in memory no longer than needed ---
@@ -315,8 +370,12 @@ static void help(void)
 static enum nd_err start(struct serve *serve)
 {
     struct nd_errmsg msg = {""};
-    struct nd_node_options options = {&serve->launch, serve->log, &serve->inbox, &serve->caught_up,
-                                      serve->admin_password};
+    struct nd_node_options options = {.launch = &serve->launch,
+                                      .log = serve->log,
+                                      .disk = &serve->disk,
+                                      .inbox = &serve->inbox,
+                                      .caught_up = &serve->caught_up,
+                                      .admin_password = serve->admin_password};
     serve->caught_up.run = on_caught_up;
     serve->stop.run = on_stop;
     serve->reload.run = on_reload;
@@ -351,6 +410,7 @@ int nd_serve_main(int argc, const char *const *argv)
     signals_block();
     nd_files_limit_raise(serve.log);
     nd_inbox_init(&serve.inbox);
+    nd_disk_watch_init(&serve.disk, nd_env_posix());
     serve.failed = !admin_password_take(&serve) ||
                    (serve.launch.temporary_data && !temporary_directory(&serve.launch.settings));
     if (!serve.failed) {
@@ -375,6 +435,7 @@ int nd_serve_main(int argc, const char *const *argv)
     }
     nd_inbox_run(&serve.inbox, &serve); /* a stop that came too late */
     nd_inbox_release(&serve.inbox);
+    nd_disk_watch_release(&serve.disk);
     nd_log_free(serve.log);
     nd_launch_release(&serve.launch);
     return serve.failed ? 1 : 0;
