@@ -4,6 +4,7 @@ who it is: the owner of a topic that it creates."""
 
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -277,6 +278,76 @@ class Users(Case):
             self.assertNotIn(SECRETS["ann"], terminal.shown)
 
 
+class NobodyIsAdmin(unittest.TestCase):
+    """The way back in that docs/SECURITY.md tells."""
+
+    @classmethod
+    def setUpClass(cls):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "SECURITY.md")
+        with open(path, encoding="utf-8") as file:
+            section = file.read().split("## When nobody can manage users\n")[1].split("\n## ")[0]
+        cls.serve, cls.grant, cls.passwd = re.findall(r"^```sh\n(.*?)^```$", section, re.M | re.S)
+
+    def as_told(self, block):
+        """The block, for the data of this node."""
+        self.assertIn("/var/lib/narad", block)
+        return f'narad() {{ "{NARAD}" "$@"; }}\n' + block.replace("/var/lib/narad", self.node.path("data"))
+
+    def open_for_a_while(self, block, answers=()):
+        """Stop the node, serve as the section says, run `block` at a terminal, stop that."""
+        self.node.process.terminate()
+        self.assertEqual(self.node.process.wait(timeout=PATIENCE), 0)
+        self.node.dev = True
+        serve = self.as_told(self.serve).replace("narad serve", f'exec "{NARAD}" serve')
+        serving = subprocess.Popen(["sh", "-c", serve], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, env=environment())
+        self.addCleanup(Case.end, serving)
+        socket = "unix:" + self.node.path("data/narad.sock")
+        wait_until(lambda: narad("users", "list", "--server", socket).status == 0, "it serves as told")
+        status, shown = at_terminal(["/bin/sh", "-c", self.as_told(block)], answers)
+        self.assertEqual(status, 0, shown)
+        serving.terminate()
+        out, _ = serving.communicate(timeout=PATIENCE)
+        self.assertEqual(serving.returncode, 0, out)
+        self.node.dev = False
+        self.node.start(self.node.address)
+
+    def ask(self, *words, user, password, stdin=b""):
+        return narad(*words, "-s", self.node.address, "-u", user, env={"NARAD_PASS": password}, stdin=stdin)
+
+    def test_a_user_becomes_the_admin_that_there_is_not(self):
+        self.node = Node()
+        self.addCleanup(shutil.rmtree, self.node.directory, True)
+        self.addCleanup(lambda: self.node.kill())
+        made = narad("users", "create", "ann", "--user-password-stdin", "-s", self.node.address,
+                     stdin=SECRETS["ann"].encode())
+        self.assertEqual(made.status, 0, made)
+        self.node.process.terminate()
+        self.node.process.wait(timeout=PATIENCE)
+        self.node.dev, self.node.env = False, {"NARAD_ADMIN_PASSWORD": ROOT}
+        self.node.start(self.node.address)
+        wait_until(lambda: "no user is an admin" in self.node.log(), "it is told")
+        shut = self.ask("users", "list", user="ann", password=SECRETS["ann"])
+        self.assertIn("PERMISSION_DENIED", shut.err)
+        self.assertIn("UNAUTHENTICATED", self.ask("users", "list", user="admin", password=ROOT).err)
+
+        self.open_for_a_while(self.grant)
+
+        made = self.ask("users", "create", "bob", "--user-password-stdin", user="ann", password=SECRETS["ann"],
+                        stdin=SECRETS["bob"].encode())
+        self.assertEqual(made.status, 0, made)
+        self.assertEqual(self.ask("topics", "list", user="bob", password=SECRETS["bob"]).status, 0)
+        self.assertEqual(narad("users", "list", "-s", self.node.address).status, 1)  # security is on again
+
+    def test_a_lost_password_of_root_is_replaced(self):
+        self.node = SecuredNode()
+        self.addCleanup(shutil.rmtree, self.node.directory, True)
+        self.addCleanup(lambda: self.node.kill())
+        self.open_for_a_while(self.passwd, [("New password of admin: ", "found-again"), ("Again: ", "found-again")])
+        self.assertEqual(self.ask("users", "list", user="admin", password="found-again").status, 0)
+        self.assertIn("UNAUTHENTICATED", self.ask("users", "list", user="admin", password=ROOT).err)
+
+
 class SecretScan(unittest.TestCase):
     def test_no_password_is_in_logs_metrics_or_data(self):
         node = SecuredNode()
@@ -303,7 +374,9 @@ class Terminal:
     """A command as a job of a shell on a terminal of its own: the terminal stays when the command has ended. The
     shell says the command's status, and after a line goes on with one that was stopped."""
 
-    JOB = 'trap : INT; set -m; "$@"; status=$?; while echo "status $status"; read line; do fg >/dev/null; status=$?; done'
+    JOB = """trap : INT; set -m
+             "$@"; status=$?
+             while echo "status $status"; read line; do fg >/dev/null; status=$?; done"""
 
     def __init__(self, *words):
         self.shown = ""
