@@ -12,6 +12,9 @@
 /* How old the broker's word on whether it wants credentials may get. */
 #define PROBE_NS UINT64_C(10000000000)
 
+/* For answers that the broker owed until the grace was over to go out. */
+enum { LAST_ANSWERS_MS = 1000 };
+
 enum security { SECURITY_UNKNOWN, SECURITY_ON, SECURITY_OFF };
 
 struct nd_gateway {
@@ -156,11 +159,12 @@ void nd_gateway_stop(struct nd_gateway *gateway)
         return;
     }
     nd_gateway_drain(gateway);
-    if (!nd_http_server_wait(gateway->http, gateway->options.shutdown_grace_ms)) {
+    bool all = nd_http_server_wait(gateway->http, gateway->options.shutdown_grace_ms);
+    nd_upstream_end(gateway->upstream); /* what the broker still owes is answered now */
+    if (!all && !nd_http_server_wait(gateway->http, LAST_ANSWERS_MS)) {
         nd_log(gateway->options.log, ND_LOG_WARN, "gateway", "requests were cut off",
                "after_ms=%llu", (unsigned long long)gateway->options.shutdown_grace_ms);
     }
-    nd_upstream_end(gateway->upstream); /* what the broker still owes is answered now */
     nd_http_server_stop(gateway->http);
     nd_upstream_free(gateway->upstream);
     nd_in_flight_free(gateway->in_flight);

@@ -189,8 +189,9 @@ static void sweep(void *data)
     upstream->sweeping = false;
     while (!upstream->ended && nd_map_next(upstream->sets, &at, &key, &value)) {
         struct nd_upstream_set *set = value;
-        nd_flow_expire_locked(&set->flows[ND_FLOW_PRODUCE], now_ns, &expired);
-        nd_flow_expire_locked(&set->flows[ND_FLOW_ACK], now_ns, &expired);
+        for (int i = 0; i < ND_FLOW_KINDS; i++) {
+            nd_flow_expire_locked(&set->flows[i], now_ns, &expired);
+        }
         if (is_idle(set, now_ns)) {
             (void)nd_map_remove(upstream->sets, key);
             set->listed = false;
@@ -398,6 +399,7 @@ uint64_t nd_upstream_poll(struct nd_upstream *upstream, struct nd_upstream_calle
     uint64_t ticket = item.id = op->id;
     item.client_address = client_address(upstream, caller);
     op->poll = true;
+    op->deadline_ns += (uint64_t)poll->wait_ms * UINT64_C(1000000);
     if (submit(upstream, caller, ND_FLOW_POLL, op, &item.base)) {
         return ticket;
     }

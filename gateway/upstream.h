@@ -22,7 +22,7 @@ struct nd_upstream_options {
     struct nd_log *log;
     uint32_t sets_max;    /* 0: 256 */
     uint32_t idle_ms;     /* 0: 30,000 */
-    uint32_t deadline_ms; /* of what does not wait by itself; 0: 30,000 */
+    uint32_t deadline_ms; /* of the broker's answer, beside what a poll waits; 0: 30,000 */
 };
 
 /* How an operation ended: gRPC code, our error, a text of the broker's. UNKNOWN_OUTCOME: the broker

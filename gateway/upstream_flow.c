@@ -358,9 +358,12 @@ static void on_done(void *data, struct nd_rpc_stream *stream, const struct nd_rp
 void nd_flow_expire_locked(struct nd_flow *flow, uint64_t now_ns, struct nd_list *expired)
 {
     struct nd_upstream *upstream = flow->set->upstream;
-    for (struct nd_list *link; (link = nd_list_first(&flow->open)) != NULL;) {
+    ND_LIST_FOREACH (&flow->open, link) {
         struct nd_upstream_op *op = ND_CONTAINER_OF(link, struct nd_upstream_op, link);
         if (op->deadline_ns > now_ns) {
+            if (flow->kind == ND_FLOW_POLL) {
+                continue; /* a later one may wait for less */
+            }
             return;
         }
         drop_packed(upstream, op);

@@ -400,6 +400,16 @@ def known_and_unknown_users_look_alike(c):
     equal(heads(known), heads(unknown), "headers")
 
 
+@case("U4/twice-at-once", SEC)
+def one_of_two_deletes_finds_the_user(c):
+    for _ in range(10):
+        path = "/v1/users/" + c.user().credentials[0]
+        answers = in_parallel(*[lambda: c.api.delete(path)] * 4)
+        equal(sorted(a.status for a in answers), [204, 404, 404, 404], "statuses")
+        [a.expect(404, error="not found") for a in answers if a.status == 404]
+        c.api.get(path).expect(404, error="not found")
+
+
 @case("1.7/deleted", SEC)
 def a_user_made_anew_has_no_old_password(c):
     user = c.user(password="first")

@@ -36,13 +36,22 @@ class Stop(unittest.TestCase):
             poll = f"GET {topic.path}/consume?wait=5s HTTP/1.1\r\nHost: x\r\n\r\n".encode()
             # A produce of which the last byte is missing.
             head = f"POST {topic.path}/produce?partition=0 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx".encode()
-            with case.api.open() as begun, case.api.open() as waiting:
+            # Who asks for the health of one that stops comes over a connection that stood before.
+            asked = [f"GET {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n".encode()
+                     for path in ("/healthz", "/readyz")]
+            with case.api.open() as begun, case.api.open() as waiting, case.api.open() as health, case.api.open() as ready:
                 begun.sendall(head)
                 waiting.sendall(poll)
-                wait_until(lambda: self.open_requests(case.api) >= 3, "both are under way, and the question itself")
+                for connection, request in zip((health, ready), asked):
+                    connection.sendall(request)
+                wait_until(lambda: self.open_requests(case.api) >= 5, "all are under way, and the question itself")
                 stopped = node.processes[-1]
                 stopped.process.send_signal(signal.SIGTERM)
                 wait_until(lambda: self.refused(case.api), "new connections are refused")
+                for connection, request, body in zip((health, ready), asked, ({"status": "shutting down"}, {"error": "not ready"})):
+                    connection.sendall(b"x")
+                    answer = read_answers(connection, request)[0]
+                    self.assertEqual((answer.status, answer.json), (503, body))
                 begun.sendall(b"y")
                 # In time before the grace is over, or told to try elsewhere.
                 self.assertIn(read_answers(begun, head)[0].status, (202, 503))

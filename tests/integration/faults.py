@@ -6,7 +6,7 @@ import os
 import struct
 import tempfile
 
-PWRITE, FDATASYNC, FSYNC, SYNCFS = 1, 2, 4, 8
+PWRITE, FDATASYNC, FSYNC, SYNCFS, SUBMIT = 1, 2, 4, 8, 16
 SIZE = 256
 PATH_AT, PATH_SIZE = 24, 232
 
@@ -29,7 +29,8 @@ class Faults:
         os.unlink(self.name)
 
     def arm(self, calls, path="", nth=1, error=errno.EIO, sticky=False):
-        """Fail the nth of `calls` on files whose path has `path` in it; all later ones too if sticky."""
+        """Fail the nth of `calls` on files whose path has `path` in it; all later ones too if sticky. Error 0: they hang
+        until this is disarmed."""
         self.disarm()
         self.page[PATH_AT:SIZE] = path.encode().ljust(PATH_SIZE, b"\0")
         struct.pack_into("=IIIiI", self.page, 4, 0, nth, calls, error, int(sticky))
@@ -37,6 +38,10 @@ class Faults:
 
     def disarm(self):
         struct.pack_into("=I", self.page, 0, 0)
+
+    def left(self):
+        """What is left of `nth`."""
+        return struct.unpack_from("=I", self.page, 8)[0]
 
     def fired(self):
         return struct.unpack_from("=I", self.page, 4)[0]

@@ -353,6 +353,9 @@ class Gateway:
         return self
 
     def __exit__(self, *unused):
+        self.close()
+
+    def close(self):
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(timeout=PATIENCE)
         log = self.log()

@@ -55,6 +55,16 @@ static void answer_item(struct nd_rpc_call *call, enum fake_kind kind, uint64_t 
     Narad__V1__ConsumeStreamResponse c = NARAD__V1__CONSUME_STREAM_RESPONSE__INIT;
     Narad__V1__AckStreamResponse a = NARAD__V1__ACK_STREAM_RESPONSE__INIT;
     produced.id = polled.id = acked.id = id;
+    struct fake_node *node = node_of(call);
+    nd_mutex_lock(&node->lock);
+    enum nd_err err = node->refuse_items;
+    nd_mutex_unlock(&node->lock);
+    if (err != ND_OK) {
+        full = false;
+        produced.code = polled.code = (uint32_t)nd_err_grpc_status(err);
+        produced.reason = polled.reason = (char *)(uintptr_t)nd_err_name(err);
+        produced.retry_after_ms = polled.retry_after_ms = 2500;
+    }
     polled.messages = messages;
     polled.n_messages = full;
     acked.results = settle;
@@ -193,6 +203,13 @@ static void take_item(struct nd_rpc_call *call, enum fake_kind kind, uint64_t id
     }
 }
 
+static void note_address(struct fake_node *node, enum fake_kind kind, const char *address)
+{
+    nd_mutex_lock(&node->lock);
+    snprintf(node->address_of[kind], sizeof node->address_of[kind], "%s", address);
+    nd_mutex_unlock(&node->lock);
+}
+
 static void produce_message(struct nd_rpc_call *call, struct nd_slice message)
 {
     struct fake_node *node = node_of(call);
@@ -201,6 +218,7 @@ static void produce_message(struct nd_rpc_call *call, struct nd_slice message)
     ND_ASSERT(request != NULL);
     count(node, &node->messages[FAKE_PRODUCE], 1);
     for (size_t i = 0; i < request->n_items; i++) {
+        note_address(node, FAKE_PRODUCE, request->items[i]->client_address);
         take_item(call, FAKE_PRODUCE, request->items[i]->id);
     }
 }
@@ -213,6 +231,7 @@ static void poll_message(struct nd_rpc_call *call, struct nd_slice message)
     ND_ASSERT(request != NULL);
     count(node, &node->messages[FAKE_POLL], 1);
     for (size_t i = 0; i < request->n_polls; i++) {
+        note_address(node, FAKE_POLL, request->polls[i]->client_address);
         take_item(call, FAKE_POLL, request->polls[i]->id);
     }
     for (size_t i = 0; i < request->n_cancel_ids; i++) {

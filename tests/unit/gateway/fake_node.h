@@ -17,15 +17,17 @@ struct fake_node {
     struct nd_mutex lock;
     struct nd_cond changed;
     /* orders; guarded by lock */
-    bool hold;          /* answer nothing but cancels, until fake_node_answer_held */
-    bool deaf;          /* not even cancels */
-    enum nd_err refuse; /* every call, when it opens */
+    bool hold;                /* answer nothing but cancels, until fake_node_answer_held */
+    bool deaf;                /* not even cancels */
+    enum nd_err refuse;       /* every call, when it opens */
+    enum nd_err refuse_items; /* each produce and poll on a stream, for 2500 ms */
     /* what happened; guarded by lock */
     uint32_t streams[FAKE_KINDS], streams_done[FAKE_KINDS]; /* opened, over */
     uint32_t messages[FAKE_KINDS], items[FAKE_KINDS];
     uint32_t calls[FAKE_KINDS], calls_cancelled; /* unary ones */
     uint32_t cancels, nacks;
     char authorization[FAKE_KINDS][128]; /* of the last one that opened; "-": none */
+    char address_of[FAKE_KINDS][64];     /* of the last produce or poll on a stream */
     struct nd_list held;                 /* of struct fake_held */
 };
 

@@ -41,7 +41,7 @@ static void note(struct outcome *outcome, const struct nd_upstream_status *statu
 
 static void done(void *arg, const struct nd_upstream_status *status, const void *reply)
 {
-    assert_true((status->err == ND_OK) == (reply != NULL));
+    assert_true(status->err != ND_OK || reply != NULL);
     note(arg, status, 0);
 }
 
@@ -121,13 +121,18 @@ static void produce(struct test *test, const char *authorization)
     nd_upstream_produce(test->upstream, by(authorization), &request, done, &test->outcome);
 }
 
-static uint64_t poll_as(struct test *test, const char *authorization)
+static uint64_t poll_for(struct test *test, const char *authorization, uint32_t wait_ms)
 {
     Narad__V1__Poll poll = NARAD__V1__POLL__INIT;
     char topic[] = "t";
     poll.topic = topic;
-    poll.wait_ms = 10000;
+    poll.wait_ms = wait_ms;
     return nd_upstream_poll(test->upstream, by(authorization), &poll, polled, &test->outcome);
+}
+
+static uint64_t poll_as(struct test *test, const char *authorization)
+{
+    return poll_for(test, authorization, 10000);
 }
 
 static void ack(struct test *test, const char *authorization)
@@ -336,6 +341,36 @@ static void stream_end__fails_what_is_open_with_its_status(void **state)
     assert_int_equal(test->outcome.retry_after_ms, 1500);
 }
 
+static void item__that_is_refused_says_when_to_try_again(void **state)
+{
+    struct test *test = *state;
+
+    nd_mutex_lock(&test->node.lock);
+    test->node.refuse_items = ND_ERR_LIMITED;
+    nd_mutex_unlock(&test->node.lock);
+    produce(test, "one");
+    wait_done(test, 1);
+    assert_int_equal(test->outcome.err, ND_ERR_LIMITED);
+    assert_int_equal(test->outcome.retry_after_ms, 2500);
+    (void)poll_as(test, "one");
+    wait_done(test, 2);
+    assert_int_equal(test->outcome.err, ND_ERR_LIMITED);
+    assert_int_equal(test->outcome.retry_after_ms, 2500);
+}
+
+/* The node of the tests listens at a Unix socket. */
+static void item__says_of_whom_it_is(void **state)
+{
+    struct test *test = *state;
+
+    produce(test, "one");
+    (void)poll_as(test, "one");
+    wait_done(test, 2);
+
+    assert_string_equal(test->node.address_of[FAKE_PRODUCE], "192.0.2.7");
+    assert_string_equal(test->node.address_of[FAKE_POLL], "192.0.2.7");
+}
+
 static void stream_end__opens_a_new_one_for_the_next(void **state)
 {
     struct test *test = *state;
@@ -411,8 +446,11 @@ static void deadline__ends_what_is_not_answered(void **state)
     hold(test, false);
     produce(test, "one");
     ack(test, "one");
-    wait_done(test, 2);
+    (void)poll_for(test, "one", 1000000); /* longer, and before the other */
+    (void)poll_for(test, "one", 0);
+    wait_done(test, 3);
 
+    assert_int_equal(test->outcome.done, 3);
     assert_int_equal(test->outcome.err, ND_ERR_UNKNOWN_OUTCOME);
     assert_string_equal(test->outcome.text, "the broker did not answer in time");
     fake_node_answer_held(&test->node); /* for nobody */
@@ -496,6 +534,8 @@ int main(void)
         CASE(poll_cancel__that_crosses_a_delivery_still_brings_it),
         CASE(cancel_polls__ends_all_polls_and_nothing_else),
         CASE(stream_end__fails_what_is_open_with_its_status),
+        CASE(item__that_is_refused_says_when_to_try_again),
+        CASE(item__says_of_whom_it_is),
         CASE(stream_end__opens_a_new_one_for_the_next),
         CASE(node_lost__leaves_what_was_sent_unknown),
         CASE(node_lost__heals_when_it_is_back),
