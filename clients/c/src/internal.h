@@ -56,7 +56,14 @@ struct settle_item {
     void *data;
 };
 
-/* Settles of one topic outside subscriptions. */
+/* Settles on their way into one request. */
+struct settle_batch {
+    Narad__V1__Settle settles[BATCH_ITEMS_MAX];
+    Narad__V1__Settle *pointers[BATCH_ITEMS_MAX]; /* to the first `count` */
+    size_t count;
+};
+
+/* Settles of one topic outside subscriptions; gone when none are left. */
 struct settler {
     struct nd_list link; /* in client->settlers */
     struct narad_client *client;
@@ -118,6 +125,8 @@ void settlers_close(struct narad_client *client);
 void subscriptions_close(struct narad_client *client);
 /* Report the outcome and free; without the lock. */
 void settle_item_end(struct settle_item *item, int code, const char *text);
+/* Fill `batch` from `pending`; what it took goes behind `sent`, and lends it its texts. */
+void settle_batch_take(struct settle_batch *batch, struct nd_list *pending, struct nd_list *sent);
 struct settle_item *settle_item_new(const char *handle, Narad__V1__SettleAction action,
                                     narad_settled_fn *done, void *data);
 

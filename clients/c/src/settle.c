@@ -27,6 +27,28 @@ void settle_item_end(struct settle_item *item, int code, const char *text)
     nd_free(item);
 }
 
+void settle_batch_take(struct settle_batch *batch, struct nd_list *pending, struct nd_list *sent)
+{
+    struct nd_list *link;
+
+    batch->count = 0;
+    while (batch->count < BATCH_ITEMS_MAX && (link = nd_list_pop(pending)) != NULL) {
+        const struct settle_item *item = ND_CONTAINER_OF(link, struct settle_item, link);
+        Narad__V1__Settle *settle = &batch->settles[batch->count];
+        narad__v1__settle__init(settle);
+        settle->receipt_handle = item->handle;
+        settle->action = item->action;
+        batch->pointers[batch->count++] = settle;
+        nd_list_append(sent, link);
+    }
+}
+
+static void settler_free(struct settler *settler)
+{
+    nd_free(settler->topic);
+    nd_free(settler);
+}
+
 static void on_acked(void *data, const struct nd_rpc_status *status, const void *reply)
 {
     struct settler *settler = data;
@@ -40,6 +62,10 @@ static void on_acked(void *data, const struct nd_rpc_status *status, const void 
     nd_list_move(&sent, &settler->sent);
     settler->calling = false;
     settler_pump_locked(settler);
+    if (!settler->calling && nd_list_empty(&settler->pending)) {
+        nd_list_remove(&settler->link);
+        settler_free(settler);
+    }
     nd_mutex_unlock(&client->lock);
     for (struct nd_list *link; (link = nd_list_pop(&sent)) != NULL; count++) {
         struct settle_item *item = ND_CONTAINER_OF(link, struct settle_item, link);
@@ -60,29 +86,20 @@ static void on_acked(void *data, const struct nd_rpc_status *status, const void 
 
 static void settler_pump_locked(struct settler *settler)
 {
-    Narad__V1__Settle settles[BATCH_ITEMS_MAX];
-    Narad__V1__Settle *pointers[BATCH_ITEMS_MAX];
+    struct settle_batch batch;
     Narad__V1__AckRequest request;
-    struct nd_list *link;
 
-    narad__v1__ack_request__init(&request);
     if (settler->calling || settler->client->closing) {
         return;
     }
-    while (request.n_settles < BATCH_ITEMS_MAX && (link = nd_list_pop(&settler->pending)) != NULL) {
-        struct settle_item *item = ND_CONTAINER_OF(link, struct settle_item, link);
-        Narad__V1__Settle *settle = &settles[request.n_settles];
-        narad__v1__settle__init(settle);
-        settle->receipt_handle = item->handle;
-        settle->action = item->action;
-        pointers[request.n_settles++] = settle;
-        nd_list_append(&settler->sent, link);
-    }
-    if (request.n_settles == 0) {
+    settle_batch_take(&batch, &settler->pending, &settler->sent);
+    if (batch.count == 0) {
         return;
     }
+    narad__v1__ack_request__init(&request);
     request.topic = settler->topic;
-    request.settles = pointers;
+    request.n_settles = batch.count;
+    request.settles = batch.pointers;
     settler->calling = true;
     nd_rpc_call_unary(settler->client->channel, "/narad.v1.Broker/Ack", &request.base,
                       &narad__v1__ack_response__descriptor, settler->client->timeout_ms, false,
@@ -146,7 +163,6 @@ void settlers_close(struct narad_client *client)
             settle_item_end(ND_CONTAINER_OF(item, struct settle_item, link), NARAD_CANCELLED,
                             "the client was closed");
         }
-        nd_free(settler->topic);
-        nd_free(settler);
+        settler_free(settler);
     }
 }

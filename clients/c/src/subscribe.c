@@ -195,9 +195,7 @@ static void subscription_pump_locked(struct narad_subscription *sub)
         .on_message = on_deliveries, .on_drained = on_drained, .on_done = on_stream_done};
     Narad__V1__SubscribeRequest request;
     Narad__V1__SubscribeStart start;
-    Narad__V1__Settle settles[BATCH_ITEMS_MAX];
-    Narad__V1__Settle *pointers[BATCH_ITEMS_MAX];
-    struct nd_list *link;
+    struct settle_batch batch;
 
     narad__v1__subscribe_request__init(&request);
     if (sub->writing || sub->retrying || sub->ending || sub->client->closing) {
@@ -211,16 +209,9 @@ static void subscription_pump_locked(struct narad_subscription *sub)
         start_fill(sub, &start);
         request.start = &start;
     }
-    while (request.n_settles < BATCH_ITEMS_MAX && (link = nd_list_pop(&sub->pending)) != NULL) {
-        struct settle_item *item = ND_CONTAINER_OF(link, struct settle_item, link);
-        Narad__V1__Settle *settle = &settles[request.n_settles];
-        narad__v1__settle__init(settle);
-        settle->receipt_handle = item->handle;
-        settle->action = item->action;
-        pointers[request.n_settles++] = settle;
-        nd_list_append(&sub->sent, link);
-    }
-    request.settles = pointers;
+    settle_batch_take(&batch, &sub->pending, &sub->sent);
+    request.n_settles = batch.count;
+    request.settles = batch.pointers;
     if (request.start != NULL || request.n_settles > 0) {
         sub->started = true;
         sub->writing = true;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "clients/c/src/internal.h"
 #include "tests/support/nd_test.h"
 #include "tests/unit/clients/fake_broker.h"
 
@@ -292,6 +293,29 @@ static void settle__gathers_into_few_calls(void **state)
     assert_int_equal(outcomes.ok, 3000);
     assert_int_equal(fake_broker_count(&broker, &broker.settles), 3000);
     assert_true(fake_broker_count(&broker, &broker.acks) < 1500);
+    client_free();
+}
+
+/* A program that works through topics that come and go. */
+static void settle__keeps_nothing_of_topics_that_are_done(void **state)
+{
+    (void)state;
+    char topic[32];
+    fake_broker_start(&broker);
+    client_new((struct narad_options){0});
+
+    for (int i = 0; i < 20; i++) {
+        snprintf(topic, sizeof topic, "topic-%d", i);
+        assert_int_equal(narad_settle_async(client, topic, "0:1:2", 0, on_settled, &outcomes),
+                         NARAD_OK);
+    }
+    assert_true(narad_flush(client, PATIENCE_MS));
+
+    assert_int_equal(outcomes.ok, 20);
+    nd_mutex_lock(&client->lock);
+    bool empty = nd_list_empty(&client->settlers);
+    nd_mutex_unlock(&client->lock);
+    assert_true(empty);
     client_free();
 }
 
@@ -681,6 +705,7 @@ int main(void)
         CASE(free__reports_what_is_open_as_cancelled),
         CASE(produce__blocks_at_its_limit),
         CASE(settle__gathers_into_few_calls),
+        CASE(settle__keeps_nothing_of_topics_that_are_done),
         CASE(settle__blocks_at_its_limit),
         CASE(settle__at_its_limit_is_refused_inside_a_callback),
         CASE(subscribe__settles_get_results_and_close_ends_it),

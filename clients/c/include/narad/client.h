@@ -64,7 +64,8 @@ struct narad_client;
  * new number of the shared library. Texts are copied. */
 struct narad_options {
     const char *server;  /* "host:port" or "unix:/path"; NULL: NARAD_SERVER, else 127.0.0.1:7941 */
-    uint32_t timeout_ms; /* of a blocking call; 0: 40,000 */
+    uint32_t timeout_ms; /* of a blocking call but narad_replay, and of an ack that
+                          * narad_settle_async sends; 0: 40,000 */
     uint32_t
         connect_timeout_ms; /* how long work waits for a lost server before it fails; 0: 10,000.
                              * One that takes a message and is gone within a second is lost too. */
@@ -91,7 +92,8 @@ struct narad_options {
 NARAD_API int narad_client_new(struct narad_client **out, const struct narad_options *options,
                                struct narad_error *error);
 /* Ends everything: what is unconfirmed is reported NARAD_CANCELLED, open subscriptions end. Blocks
- * until the last callback returned. Not from a callback. */
+ * until the last callback returned. Not from a callback; and no other thread may be in a function
+ * of this client, or call one. NULL passes. */
 NARAD_API void narad_client_free(struct narad_client *client);
 NARAD_API const char *narad_client_server(const struct narad_client *client);
 
@@ -156,7 +158,9 @@ NARAD_API bool narad_flush(struct narad_client *client, uint32_t timeout_ms);
  * release a lease got with narad_consume. They gather like produces: one call per topic is under
  * way at a time and the next takes all that came meanwhile. Blocks while in_flight_max are not
  * settled, except on the client's thread, where it returns NARAD_RESOURCE_EXHAUSTED instead. Any
- * return but NARAD_OK: not taken, `done` will not run. */
+ * return but NARAD_OK: not taken, `done` will not run. `done` may be NULL. A call that fails is not
+ * made again: its settles get its code, NARAD_UNAVAILABLE or NARAD_DEADLINE_EXCEEDED when their
+ * outcome is unknown. */
 typedef void narad_settled_fn(void *data, int code, const char *text);
 NARAD_API int narad_settle_async(struct narad_client *client, const char *topic,
                                  const char *receipt_handle, Narad__V1__SettleAction action,
