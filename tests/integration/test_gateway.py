@@ -172,9 +172,7 @@ class InTheNode(unittest.TestCase):
             self.assertIn("http listening", node.log())
 
     def test_it_needs_no_socket_of_the_operators(self):
-        long_name = os.path.join(tempfile.gettempdir(), "n" * 120)
-        os.makedirs(long_name, exist_ok=True)
-        directory = tempfile.mkdtemp(dir=long_name)
+        directory = tempfile.mkdtemp(prefix="n" * 120)
         try:
             for flags in (("--grpc-socket", "none"), ("--data-dir", os.path.join(directory, "d"))):
                 with Node(flags=flags) as node:
@@ -183,7 +181,7 @@ class InTheNode(unittest.TestCase):
                     node.stop()
                     self.assertFalse(os.path.exists(node.path("data/gateway.sock")))
         finally:
-            shutil.rmtree(long_name)
+            shutil.rmtree(directory)
 
     def test_it_can_be_left_out(self):
         with Node(NARAD_GATEWAY_ENABLED="false") as node:
@@ -487,11 +485,13 @@ class Encrypted(unittest.TestCase):
                     text = subprocess.run(["openssl", "x509", "-noout", "-enddate", "-in", path], check=True,
                                           capture_output=True, text=True).stdout
                     return ssl.cert_time_to_seconds(text.strip().split("=")[1])
-                self.assertEqual(told(), [expiry(files[0])])
+                # The file holds the authority's as well, and what ends first counts.
+                before = min(expiry(files[0]), expiry(self.file("ca.pem")))
+                self.assertEqual(told(), [before])
                 self.assertIn("certificate in use", gateway.log())
                 for source, target in zip(("expired.pem", "expired.key"), files):
                     shutil.copy(self.file(source), target)
-                self.assertNotEqual(told(), [expiry(files[0])])
+                self.assertEqual(told(), [before])
                 gateway.process.send_signal(signal.SIGHUP)
                 wait_until(lambda: told() == [expiry(files[0])], "the new one is told of")
                 self.assertIn("certificate has expired", gateway.log())

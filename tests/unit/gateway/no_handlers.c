@@ -25,3 +25,9 @@ HANDLER(nd_handle_set_password)
 HANDLER(nd_handle_healthz)
 HANDLER(nd_handle_readyz)
 HANDLER(nd_handle_metrics)
+
+void nd_handle_none(struct nd_http_request *request, const char *allow)
+{
+    (void)request;
+    (void)allow;
+}
