@@ -142,8 +142,8 @@ static enum nd_err magic_read(struct inspect *in, const char *path, uint8_t magi
     return err;
 }
 
-static enum nd_err raft_inspect(struct inspect *in, const char *path, const struct raft_name *name,
-                                bool *valid_out)
+static enum nd_err raft_inspect(struct inspect *in, const char *path,
+                                const struct nd_raft_name *name, bool *valid_out)
 {
     uint8_t *data;
     size_t size;
@@ -169,7 +169,7 @@ enum nd_err nd_inspect_file(const struct nd_env *env, const char *path, struct n
     struct inspect in = {.env = env, .report = report, .msg = msg};
     const char *slash = strrchr(path, '/');
     const char *base = slash != NULL ? slash + 1 : path;
-    struct raft_name name = inspect_raft_name(base);
+    struct nd_raft_name name = nd_raft_name_get(base);
     struct nd_file_stat stat;
     uint8_t magic[MAGIC_SIZE];
     bool valid;
@@ -191,7 +191,7 @@ enum nd_err nd_inspect_file(const struct nd_env *env, const char *path, struct n
         nd_state_init(&state);
         err = view_inspect(&in, path, &state);
         nd_state_release(&state);
-    } else if (name.kind != RAFT_NONE) {
+    } else if (name.kind != ND_RAFT_NONE) {
         err = raft_inspect(&in, path, &name, &valid);
     } else {
         nd_errmsg_set(msg, "%s: no file of the metadata", path);
@@ -204,8 +204,8 @@ enum nd_err nd_inspect_file(const struct nd_env *env, const char *path, struct n
 /* --- all of them --- */
 
 struct raft_dir {
-    struct raft_name *segments; /* RAFT_CLOSED */
-    char **names;               /* of all files of Raft */
+    struct nd_raft_name *segments; /* ND_RAFT_CLOSED */
+    char **names;                  /* of all files of Raft */
     size_t segments_count, names_count;
     uint64_t snapshot_index; /* of the newest that is whole; 0: none */
     uint32_t terms;          /* whole ones */
@@ -215,9 +215,9 @@ struct raft_dir {
 static bool raft_seen(void *arg, const char *name, enum nd_file_kind kind)
 {
     struct raft_dir *dir = arg;
-    struct raft_name parsed = inspect_raft_name(name);
+    struct nd_raft_name parsed = nd_raft_name_get(name);
 
-    if (kind == ND_FILE_REGULAR && parsed.kind != RAFT_NONE) {
+    if (kind == ND_FILE_REGULAR && parsed.kind != ND_RAFT_NONE) {
         dir->names = nd_xrealloc(dir->names, (dir->names_count + 1) * sizeof *dir->names);
         dir->names[dir->names_count++] = nd_xstrdup(name);
     }
@@ -226,26 +226,26 @@ static bool raft_seen(void *arg, const char *name, enum nd_file_kind kind)
 
 static int segment_compare(const void *a, const void *b)
 {
-    const struct raft_name *left = a, *right = b;
+    const struct nd_raft_name *left = a, *right = b;
 
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
-static void raft_count(struct inspect *in, struct raft_dir *dir, const struct raft_name *name,
+static void raft_count(struct inspect *in, struct raft_dir *dir, const struct nd_raft_name *name,
                        bool valid)
 {
-    if (name->kind == RAFT_CLOSED) {
+    if (name->kind == ND_RAFT_CLOSED) {
         dir->segments =
             nd_xrealloc(dir->segments, (dir->segments_count + 1) * sizeof *dir->segments);
         dir->segments[dir->segments_count++] = *name;
     }
-    dir->terms += name->kind == RAFT_TERM && valid;
-    if (name->kind == RAFT_SNAPSHOT) {
+    dir->terms += name->kind == ND_RAFT_TERM && valid;
+    if (name->kind == ND_RAFT_SNAPSHOT) {
         in->entries_term = ND_MAX(in->entries_term, name->term);
     }
-    dir->snapshots += name->kind == RAFT_SNAPSHOT;
-    dir->metas += name->kind == RAFT_META;
-    if (name->kind == RAFT_SNAPSHOT && valid) {
+    dir->snapshots += name->kind == ND_RAFT_SNAPSHOT;
+    dir->metas += name->kind == ND_RAFT_META;
+    if (name->kind == ND_RAFT_SNAPSHOT && valid) {
         dir->snapshot_index = ND_MAX(dir->snapshot_index, name->last);
     }
 }
@@ -279,7 +279,7 @@ static enum nd_err raft_dir_inspect(struct inspect *in, const char *path, bool b
         err = ND_OK;
     }
     for (size_t i = 0; i < dir.names_count; i++) {
-        struct raft_name name = inspect_raft_name(dir.names[i]);
+        struct nd_raft_name name = nd_raft_name_get(dir.names[i]);
         char *file = nd_xasprintf("%s/%s", path, dir.names[i]);
         bool valid = false;
         err = err == ND_OK ? raft_inspect(in, file, &name, &valid) : err;

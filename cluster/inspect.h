@@ -1,7 +1,6 @@
 /* What the files under <data>/metastore hold, for `narad dump` and `narad verify`: identity, view,
  * and Raft's segments, terms and snapshots, whose commands are ours. Changes nothing; any bytes may
- * be given. The bytes of Raft's library (0.15, all little-endian words) are drawn in
- * inspect_raft.c.
+ * be given. The files of Raft's library are drawn in raft_layout.h.
  * @thread the tool's */
 #ifndef ND_INSPECT_H
 #define ND_INSPECT_H

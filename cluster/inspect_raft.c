@@ -1,17 +1,4 @@
-/* FILES OF RAFT'S LIBRARY, version 0.15, little-endian:
- *
- *   segment    u64 format 1 | batches, each: u32 crc of the header | u32 crc of the data |
- *              header: u64 count, count times: u64 term, u8 type, 3 unused, u32 size | data
- *              type 1: a command of ours (command.h), 2: a barrier, 3: a configuration
- *              An open one is zeros behind its last batch.
- *   metadata   u64 format 1 | u64 version, odd in metadata1, even in metadata2 | u64 term |
- *              u64 voted for. The higher version counts.
- *   .meta      u64 format 1 | u64 crc of the rest as it follows | u64 configuration index |
- *              u64 configuration size | configuration
- *   snapshot   an LZ4 frame of snapshot.h's bytes, or those bytes
- *
- * The crc is CRC-32, polynomial 0x04c11db7, first bit highest, from 0, not inverted. */
-#include <stdio.h>
+/* Raft's files, one by one: see raft_layout.h. */
 #include <string.h>
 
 #include "storage/base/codec.h"
@@ -19,89 +6,8 @@
 #include "cluster/command.h"
 #include "cluster/inspect_private.h"
 #include "cluster/lz4_frame.h"
-#include "cluster/snapshot.h"
 
-enum {
-    FORMAT = 1,
-    INDEX_DIGITS = 16,
-    BATCH_HEAD = 16, /* the crcs and the count */
-    ENTRY_HEAD = 16,
-    TERM_SIZE = 32,
-    META_HEAD = 32,
-    TYPE_COMMAND = 1,
-    TYPE_BARRIER = 2,
-    TYPE_CHANGE = 3,
-};
-
-static uint32_t raft_crc(struct nd_slice in)
-{
-    static const uint32_t of_nibble[16] = {0x00000000, 0x04c11db7, 0x09823b6e, 0x0d4326d9,
-                                           0x130476dc, 0x17c56b6b, 0x1a864db2, 0x1e475005,
-                                           0x2608edb8, 0x22c9f00f, 0x2f8ad6d6, 0x2b4bcb61,
-                                           0x350c9b64, 0x31cd86d3, 0x3c8ea00a, 0x384fbdbd};
-    uint32_t crc = 0;
-
-    for (size_t i = 0; i < in.size; i++) {
-        crc ^= (uint32_t)in.data[i] << 24;
-        crc = (crc << 4) ^ of_nibble[crc >> 28];
-        crc = (crc << 4) ^ of_nibble[crc >> 28];
-    }
-    return crc;
-}
-
-/* --- names --- */
-
-/* Digits from *at on; at least one, and exactly `count` when that is not 0. */
-static bool digits_get(const char **at, size_t count, uint64_t *out)
-{
-    size_t size = strspn(*at, "0123456789");
-
-    if (size == 0 || size > 19 || (count != 0 && size != count)) {
-        return false;
-    }
-    *out = 0;
-    for (size_t i = 0; i < size; i++) {
-        *out = *out * 10 + (uint64_t)((*at)[i] - '0');
-    }
-    *at += size;
-    return true;
-}
-
-static bool snapshot_name(const char *at, struct raft_name *out)
-{
-    uint64_t stamp;
-
-    if (!digits_get(&at, 0, &out->term) || *at++ != '-' || !digits_get(&at, 0, &out->last) ||
-        *at++ != '-' || !digits_get(&at, 0, &stamp)) {
-        return false;
-    }
-    if (*at == '\0') {
-        out->kind = RAFT_SNAPSHOT;
-    } else if (strcmp(at, ".meta") == 0) {
-        out->kind = RAFT_META;
-    }
-    return out->kind != RAFT_NONE;
-}
-
-struct raft_name inspect_raft_name(const char *name)
-{
-    struct raft_name out = {.kind = RAFT_NONE};
-    const char *at = name;
-    uint64_t number;
-
-    if (strcmp(name, "metadata1") == 0 || strcmp(name, "metadata2") == 0) {
-        out.kind = RAFT_TERM;
-    } else if (strncmp(name, "snapshot-", 9) == 0) {
-        (void)snapshot_name(name + 9, &out);
-    } else if (strncmp(name, "open-", 5) == 0) {
-        at += 5;
-        out.kind = digits_get(&at, 0, &number) && *at == '\0' ? RAFT_OPEN : RAFT_NONE;
-    } else if (digits_get(&at, INDEX_DIGITS, &out.first) && *at++ == '-' &&
-               digits_get(&at, INDEX_DIGITS, &out.last) && *at == '\0') {
-        out.kind = RAFT_CLOSED;
-    }
-    return out;
-}
+enum { TYPE_COMMAND = 1, TYPE_BARRIER = 2, TYPE_CHANGE = 3 };
 
 /* --- segments --- */
 
@@ -220,32 +126,20 @@ static void entry_inspect(struct segment *s, uint64_t at, const uint8_t *head, s
 static bool batch_inspect(struct segment *s)
 {
     const uint8_t *head = s->bytes.data + s->at;
-    size_t left = s->bytes.size - s->at;
+    uint64_t count;
+    size_t size = nd_raft_batch_size(nd_slice_make(head, s->bytes.size - s->at), &count);
 
-    if (left < BATCH_HEAD) {
+    if (size == 0) {
         return false;
     }
-    uint64_t count = nd_get_u64(head + 8), size = 0;
-    if (count == 0 || count > (left - BATCH_HEAD) / ENTRY_HEAD) {
-        return false;
-    }
-    size_t head_size = BATCH_HEAD + (size_t)count * ENTRY_HEAD;
-    for (uint64_t i = 0; i < count; i++) {
-        size += nd_get_u32(head + BATCH_HEAD + i * ENTRY_HEAD + 12);
-    }
-    if (size > left - head_size ||
-        raft_crc(nd_slice_make(head + 8, head_size - 8)) != nd_get_u32(head) ||
-        raft_crc(nd_slice_make(head + head_size, (size_t)size)) != nd_get_u32(head + 4)) {
-        return false;
-    }
-    const uint8_t *data = head + head_size;
-    for (uint64_t i = 0; i < count; i++) {
-        const uint8_t *entry = head + BATCH_HEAD + i * ENTRY_HEAD;
+    const uint8_t *entry = head + ND_RAFT_BATCH_HEAD_SIZE;
+    const uint8_t *data = entry + count * ND_RAFT_ENTRY_HEAD_SIZE;
+    for (uint64_t i = 0; i < count; i++, entry += ND_RAFT_ENTRY_HEAD_SIZE) {
         size_t entry_size = nd_get_u32(entry + 12);
         entry_inspect(s, (uint64_t)(data - s->bytes.data), entry, nd_slice_make(data, entry_size));
-        data += entry_size;
+        data += nd_raft_padded(entry_size);
     }
-    s->at += head_size + (size_t)size;
+    s->at += size;
     return true;
 }
 
@@ -255,31 +149,32 @@ static bool is_zeros(struct nd_slice bytes)
            (bytes.data[0] == 0 && memcmp(bytes.data, bytes.data + 1, bytes.size - 1) == 0);
 }
 
-static bool segment_inspect(struct inspect *in, const char *path, const struct raft_name *name,
+static bool segment_inspect(struct inspect *in, const char *path, const struct nd_raft_name *name,
                             struct nd_slice bytes)
 {
-    struct segment s = {.in = in, .path = path, .bytes = bytes, .at = 8, .valid = true};
+    struct segment s = {
+        .in = in, .path = path, .bytes = bytes, .at = ND_RAFT_FORMAT_SIZE, .valid = true};
 
-    if (name->kind == RAFT_OPEN && is_zeros(bytes)) {
+    if (name->kind == ND_RAFT_OPEN && is_zeros(bytes)) {
         return true;
     }
-    if (bytes.size < 8 || nd_get_u64(bytes.data) != FORMAT) {
+    if (bytes.size < ND_RAFT_FORMAT_SIZE || nd_get_u64(bytes.data) != ND_RAFT_FORMAT) {
         inspect_damage(in, path, 0, "not a segment of Raft's log");
         return false;
     }
-    s.index = name->kind == RAFT_CLOSED ? name->first : 0;
+    s.index = name->kind == ND_RAFT_CLOSED ? name->first : 0;
     while (s.at < bytes.size) {
         if (batch_inspect(&s)) {
             continue;
         }
         struct nd_slice rest = nd_slice_make(bytes.data + s.at, bytes.size - s.at);
-        if (name->kind == RAFT_CLOSED || !is_zeros(rest)) {
+        if (name->kind == ND_RAFT_CLOSED || !is_zeros(rest)) {
             inspect_damage(in, path, s.at, "a batch of entries that is not whole");
             return false;
         }
         break;
     }
-    if (name->kind == RAFT_CLOSED && s.entries != name->last - name->first + 1) {
+    if (name->kind == ND_RAFT_CLOSED && s.entries != name->last - name->first + 1) {
         inspect_damage(in, path, s.at, "not the entries that the name says");
         return false;
     }
@@ -290,7 +185,7 @@ static bool segment_inspect(struct inspect *in, const char *path, const struct r
 
 static bool term_inspect(struct inspect *in, const char *path, struct nd_slice bytes)
 {
-    bool valid = bytes.size == TERM_SIZE && nd_get_u64(bytes.data) == FORMAT &&
+    bool valid = bytes.size == ND_RAFT_TERM_SIZE && nd_get_u64(bytes.data) == ND_RAFT_FORMAT &&
                  nd_get_u64(bytes.data + 8) > 0;
     size_t size = strlen(path);
 
@@ -317,10 +212,11 @@ static bool term_inspect(struct inspect *in, const char *path, struct nd_slice b
 
 static bool meta_inspect(struct inspect *in, const char *path, struct nd_slice bytes)
 {
-    bool valid = bytes.size >= META_HEAD && nd_get_u64(bytes.data) == FORMAT;
+    bool valid = bytes.size >= ND_RAFT_META_HEAD_SIZE && nd_get_u64(bytes.data) == ND_RAFT_FORMAT;
 
-    valid = valid && nd_get_u64(bytes.data + 24) == bytes.size - META_HEAD &&
-            raft_crc(nd_slice_make(bytes.data + 16, bytes.size - 16)) == nd_get_u64(bytes.data + 8);
+    valid =
+        valid && nd_get_u64(bytes.data + 24) == bytes.size - ND_RAFT_META_HEAD_SIZE &&
+        nd_raft_crc(nd_slice_make(bytes.data + 16, bytes.size - 16)) == nd_get_u64(bytes.data + 8);
     if (!valid) {
         inspect_damage(in, path, 0, "not what belongs to a snapshot");
         return false;
@@ -329,7 +225,8 @@ static bool meta_inspect(struct inspect *in, const char *path, struct nd_slice b
         nd_report_begin(in->report, "raft-snapshot-meta");
         nd_report_u64(in->report, "configuration_index", nd_get_u64(bytes.data + 16));
         nd_report_bytes(in->report, "configuration",
-                        nd_slice_make(bytes.data + META_HEAD, bytes.size - META_HEAD));
+                        nd_slice_make(bytes.data + ND_RAFT_META_HEAD_SIZE,
+                                      bytes.size - ND_RAFT_META_HEAD_SIZE));
         nd_report_end(in->report);
     }
     return true;
@@ -350,16 +247,16 @@ static bool snapshot_inspect(struct inspect *in, const char *path, struct nd_sli
     return true;
 }
 
-void inspect_raft_bytes(struct inspect *in, const char *path, const struct raft_name *name,
+void inspect_raft_bytes(struct inspect *in, const char *path, const struct nd_raft_name *name,
                         struct nd_slice bytes, bool *valid_out)
 {
     *valid_out = false;
     switch (name->kind) {
-    case RAFT_NONE: break;
-    case RAFT_CLOSED:
-    case RAFT_OPEN: *valid_out = segment_inspect(in, path, name, bytes); break;
-    case RAFT_TERM: *valid_out = term_inspect(in, path, bytes); break;
-    case RAFT_SNAPSHOT: *valid_out = snapshot_inspect(in, path, bytes); break;
-    case RAFT_META: *valid_out = meta_inspect(in, path, bytes); break;
+    case ND_RAFT_NONE: break;
+    case ND_RAFT_CLOSED:
+    case ND_RAFT_OPEN: *valid_out = segment_inspect(in, path, name, bytes); break;
+    case ND_RAFT_TERM: *valid_out = term_inspect(in, path, bytes); break;
+    case ND_RAFT_SNAPSHOT: *valid_out = snapshot_inspect(in, path, bytes); break;
+    case ND_RAFT_META: *valid_out = meta_inspect(in, path, bytes); break;
     }
 }

@@ -2,25 +2,20 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "storage/base/alloc.h"
 #include "storage/base/codec.h"
 
 #include "cluster/lz4_frame.h"
+#include "cluster/raft_layout.h"
 #include "cluster/snapshot.h"
 
 enum {
-    FORMAT = 1,
-    FORMAT_SIZE = 8,
-    BATCH_HEAD_SIZE = 16, /* the crcs and n */
-    ENTRY_HEAD_SIZE = 16,
     NAME_SIZE = 48,
     SNAPSHOT_NAME_SIZE = 96,
     SEGMENT_SIZE_MAX = 256 << 20,
 };
-
-#define META_SUFFIX ".meta"
 
 struct segment {
     char name[NAME_SIZE];
@@ -38,54 +33,19 @@ struct listing {
     size_t count;
     uint64_t snapshot_index, snapshot_time; /* of the newest: the one that libraft opens */
     char snapshot[SNAPSHOT_NAME_SIZE];      /* its name, "": none */
-    uint32_t crc_table[256];
 };
 
 /* --- names --- */
 
-/* All of `text` is a number of `digits` digits (0: any); *text moves behind it. */
-static bool number_get(const char **text, size_t digits, uint64_t *out)
+static bool segment_get(const char *name, const struct nd_raft_name *parsed, struct segment *out)
 {
-    size_t size = strspn(*text, "0123456789");
-    if (size == 0 || size > 20 || (digits != 0 && size != digits)) {
-        return false;
-    }
-    *out = strtoull(*text, NULL, 10);
-    *text += size;
-    return true;
-}
-
-static bool skip(const char **text, const char *word)
-{
-    size_t size = strlen(word);
-    if (strncmp(*text, word, size) != 0) {
-        return false;
-    }
-    *text += size;
-    return true;
-}
-
-static bool segment_name_get(const char *name, struct segment *out)
-{
-    const char *at = name;
-    *out = (struct segment){.open = skip(&at, "open-")};
-    bool good = out->open ? number_get(&at, 0, &out->last)
-                          : number_get(&at, 16, &out->first) && skip(&at, "-") &&
-                                number_get(&at, 16, &out->last) && out->first > 0 &&
-                                out->last >= out->first;
-    if (!good || *at != '\0' || strlen(name) >= sizeof out->name) {
-        return false;
-    }
+    *out = (struct segment){.open = parsed->kind == ND_RAFT_OPEN,
+                            .first = parsed->first,
+                            .last = parsed->kind == ND_RAFT_OPEN ? parsed->number : parsed->last};
+    bool good =
+        out->open || (parsed->kind == ND_RAFT_CLOSED && out->first > 0 && out->last >= out->first);
     snprintf(out->name, sizeof out->name, "%s", name);
-    return true;
-}
-
-static bool snapshot_name_get(const char *name, uint64_t *index_out, uint64_t *time_out)
-{
-    uint64_t term;
-    return skip(&name, "snapshot-") && number_get(&name, 0, &term) && skip(&name, "-") &&
-           number_get(&name, 0, index_out) && skip(&name, "-") && number_get(&name, 0, time_out) &&
-           strcmp(name, META_SUFFIX) == 0;
+    return good;
 }
 
 /* A snapshot counts when both of its files are there. */
@@ -94,21 +54,21 @@ static bool snapshot_is_whole(const struct listing *listing, const char *meta_na
     const struct nd_env *env = listing->env;
     struct nd_file_stat stat;
     char *path = nd_xasprintf("%s/%.*s", listing->dir,
-                              (int)(strlen(meta_name) - strlen(META_SUFFIX)), meta_name);
+                              (int)(strlen(meta_name) - strlen(ND_RAFT_META_SUFFIX)), meta_name);
     bool whole = env->stat(env->impl, path, &stat, NULL) == ND_OK;
     nd_free(path);
     return whole;
 }
 
-static void take_snapshot(struct listing *listing, const char *meta_name, uint64_t index,
-                          uint64_t time)
+static void take_snapshot(struct listing *listing, const char *meta_name,
+                          const struct nd_raft_name *parsed)
 {
-    size_t size = strlen(meta_name) - strlen(META_SUFFIX);
+    size_t size = strlen(meta_name) - strlen(ND_RAFT_META_SUFFIX);
 
-    if (index > listing->snapshot_index ||
-        (index == listing->snapshot_index && time >= listing->snapshot_time)) {
-        listing->snapshot_index = index;
-        listing->snapshot_time = time;
+    if (parsed->last > listing->snapshot_index ||
+        (parsed->last == listing->snapshot_index && parsed->time >= listing->snapshot_time)) {
+        listing->snapshot_index = parsed->last;
+        listing->snapshot_time = parsed->time;
         snprintf(listing->snapshot, sizeof listing->snapshot, "%.*s", (int)size, meta_name);
     }
 }
@@ -116,15 +76,15 @@ static void take_snapshot(struct listing *listing, const char *meta_name, uint64
 static bool take_name(void *arg, const char *name, enum nd_file_kind kind)
 {
     struct listing *listing = arg;
+    const struct nd_raft_name parsed = nd_raft_name_get(name);
     struct segment segment;
-    uint64_t index, time;
     (void)kind;
 
-    if (segment_name_get(name, &segment)) {
+    if (segment_get(name, &parsed, &segment)) {
         listing->segments = nd_xrealloc(listing->segments, (listing->count + 1) * sizeof segment);
         listing->segments[listing->count++] = segment;
-    } else if (snapshot_name_get(name, &index, &time) && snapshot_is_whole(listing, name)) {
-        take_snapshot(listing, name, index, time);
+    } else if (parsed.kind == ND_RAFT_META && snapshot_is_whole(listing, name)) {
+        take_snapshot(listing, name, &parsed);
     }
     return true;
 }
@@ -141,60 +101,16 @@ static int in_order(const void *a, const void *b)
 
 /* --- contents --- */
 
-static void crc_table_fill(uint32_t *table)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t crc = i << 24;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc << 1) ^ ((crc >> 31) != 0 ? 0x04C11DB7U : 0);
-        }
-        table[i] = crc;
-    }
-}
-
-static uint32_t crc32_of(const uint32_t *table, const uint8_t *data, size_t size)
-{
-    uint32_t crc = 0;
-
-    for (size_t i = 0; i < size; i++) {
-        crc = table[(crc >> 24) ^ data[i]] ^ (crc << 8);
-    }
-    return crc;
-}
-
-/* The size of the whole batch that `in` begins with, 0 if none does. */
-static size_t batch_size(const uint32_t *table, struct nd_slice in, uint64_t *entries_out)
-{
-    if (in.size < BATCH_HEAD_SIZE) {
-        return 0;
-    }
-    uint64_t n = nd_get_u64(in.data + 8);
-    if (n == 0 || n > (in.size - BATCH_HEAD_SIZE) / ENTRY_HEAD_SIZE) {
-        return 0;
-    }
-    size_t head = BATCH_HEAD_SIZE + (size_t)n * ENTRY_HEAD_SIZE;
-    uint64_t data = 0;
-    for (size_t i = BATCH_HEAD_SIZE; i < head; i += ENTRY_HEAD_SIZE) {
-        data += ((uint64_t)nd_get_u32(in.data + i + 12) + 7) / 8 * 8;
-    }
-    if (data > in.size - head || crc32_of(table, in.data + 8, head - 8) != nd_get_u32(in.data) ||
-        crc32_of(table, in.data + head, (size_t)data) != nd_get_u32(in.data + 4)) {
-        return 0;
-    }
-    *entries_out = n;
-    return head + (size_t)data;
-}
-
-static void segment_scan(const uint32_t *table, struct segment *segment, struct nd_slice file)
+static void segment_scan(struct segment *segment, struct nd_slice file)
 {
     uint64_t entries = 0;
-    size_t at = FORMAT_SIZE;
-    size_t size = batch_size(table, nd_slice_make(file.data + at, file.size - at), &entries);
+    size_t at = ND_RAFT_FORMAT_SIZE;
+    size_t size = nd_raft_batch_size(nd_slice_make(file.data + at, file.size - at), &entries);
 
     while (size > 0) {
         segment->entries += entries;
         at += size;
-        size = batch_size(table, nd_slice_make(file.data + at, file.size - at), &entries);
+        size = nd_raft_batch_size(nd_slice_make(file.data + at, file.size - at), &entries);
     }
     segment->end = at;
     for (; at < file.size && !segment->dirty; at++) {
@@ -202,19 +118,19 @@ static void segment_scan(const uint32_t *table, struct segment *segment, struct 
     }
 }
 
-static enum nd_err segment_check(const uint32_t *table, struct segment *segment,
-                                 struct nd_slice file, struct nd_errmsg *msg)
+static enum nd_err segment_check(struct segment *segment, struct nd_slice file,
+                                 struct nd_errmsg *msg)
 {
-    uint64_t format = file.size < FORMAT_SIZE ? 0 : nd_get_u64(file.data);
+    uint64_t format = file.size < ND_RAFT_FORMAT_SIZE ? 0 : nd_get_u64(file.data);
 
-    if (format > FORMAT) {
+    if (format > ND_RAFT_FORMAT) {
         nd_errmsg_set(msg, "segment of an unknown format (%" PRIu64 ")", format);
         return ND_ERR_UNSUPPORTED;
     }
-    if (file.size >= FORMAT_SIZE) {
-        segment_scan(table, segment, file);
+    if (file.size >= ND_RAFT_FORMAT_SIZE) {
+        segment_scan(segment, file);
     }
-    if (!segment->open && (format != FORMAT || segment->end != file.size ||
+    if (!segment->open && (format != ND_RAFT_FORMAT || segment->end != file.size ||
                            segment->entries != segment->last - segment->first + 1)) {
         nd_errmsg_set(
             msg, "damaged at byte %" PRIu64 " of %zu: %" PRIu64 " whole entries of %" PRIu64,
@@ -233,7 +149,7 @@ static enum nd_err segment_read(const struct listing *listing, struct segment *s
     enum nd_err err = nd_env_read_file(listing->env, path, SEGMENT_SIZE_MAX, &data, &size, msg);
 
     if (err == ND_OK) {
-        err = segment_check(listing->crc_table, segment, nd_slice_make(data, size), msg);
+        err = segment_check(segment, nd_slice_make(data, size), msg);
         nd_free(data);
         if (err != ND_OK) {
             nd_errmsg_wrap(msg, "%s", path);
@@ -419,7 +335,6 @@ enum nd_err nd_raft_files_settle(const struct nd_env *env, const char *dir, uint
     struct listing listing = {.env = env, .dir = dir};
     enum nd_err err = env->list(env->impl, dir, take_name, &listing, msg);
 
-    crc_table_fill(listing.crc_table);
     if (listing.count > 0) {
         qsort(listing.segments, listing.count, sizeof listing.segments[0], in_order);
     }

@@ -3,13 +3,9 @@
  * segment that is missing or damaged in the middle shifts all that follow. And of a snapshot that
  * was cut it never stops asking for more (lz4_frame.h).
  *
- * FILES. `<first>-<last>` (16 digits each): a closed segment, whole. `open-<n>`: one that was being
- * written, in the order of n; what is behind its last whole batch is zeros, or torn by a crash if
- * no later one has entries. `snapshot-<term>-<index>-<time>` with `.meta`. `metadata1`,
- * `metadata2`: term and vote. A SEGMENT, little-endian: u64 format (1; 0: nothing written yet),
- * then batches: u32 crc of the header | u32 crc of the data | header: u64 n, n times u64 term, u8
- * type, 3 bytes 0, u32 size | data: n times the bytes, padded to 8. The crc: polynomial 0x04C11DB7,
- * highest bit first, from 0, not inverted. */
+ * The files are drawn in raft_layout.h. A closed segment is whole. Open ones were written in the
+ * order of their numbers; what is behind the last whole batch of one is zeros, or torn by a crash
+ * if no later one has entries. */
 #ifndef ND_RAFT_FILES_H
 #define ND_RAFT_FILES_H
 
