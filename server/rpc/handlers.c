@@ -24,6 +24,7 @@ enum {
     POLLS = 65536,
     REPLAYS = 1024,
     ADMIN_CALLS = 256,
+    ADMIN_CALLS_HARD = 320,
     /* What a stock client receives in one message, less room for framing. */
     ANSWER_BYTES = (4 << 20) - (16 << 10),
 };
@@ -85,9 +86,10 @@ struct nd_handlers *nd_handlers_new(const struct nd_handlers_options *options)
     nd_budget_init(&h->settles, SETTLE_BYTES, SETTLE_BYTES_HARD);
     nd_budget_init(&h->polls, POLLS, POLLS);
     nd_budget_init(&h->replays, REPLAYS, REPLAYS);
-    nd_budget_init(&h->admin, ADMIN_CALLS, ADMIN_CALLS);
+    nd_budget_init(&h->admin, ADMIN_CALLS, ADMIN_CALLS_HARD);
     h->callers = nd_caller_pool_new();
     nd_mutex_init(&h->lock);
+    nd_list_init(&h->own_changes);
     nd_list_init(&h->streams);
     nd_list_init(&h->watched);
     for (size_t i = 0; i < ND_ARRAY_SIZE(methods); i++) {

@@ -44,14 +44,15 @@ struct nd_handlers {
     struct nd_budget settles; /* bytes */
     struct nd_budget polls;   /* polls that may park, by number */
     struct nd_budget replays; /* by number */
-    struct nd_budget admin;   /* by number */
+    struct nd_budget admin;   /* by number; the hard limit is that of admins who change users */
     struct nd_caller_pool *callers;
     _Atomic uint32_t spread; /* for records without a key */
     _Atomic bool stopping;
     _Atomic uint32_t inside; /* handlers between their look at `stopping` and their hand-over */
     struct nd_mutex lock;
-    struct nd_list streams; /* of struct nd_stream, open ones; guarded by lock */
-    struct nd_list watched; /* of struct nd_access_watched; guarded by lock */
+    struct nd_list own_changes; /* of passwords, see rpc_users.c; guarded by lock */
+    struct nd_list streams;     /* of struct nd_stream, open ones; guarded by lock */
+    struct nd_list watched;     /* of struct nd_access_watched; guarded by lock */
 };
 
 struct nd_handlers *nd_handlers_new(const struct nd_handlers_options *options);

@@ -13,8 +13,14 @@
 #include "server/rpc/user_view.h"
 #include "server/security/auth.h"
 
-/* A change under way. It holds one of the admin budget, which a stop waits for. */
+/* A change under way. It holds one of the admin budget, which a stop waits for. Whoever is no admin
+ * changes its own password only, and is kept from keeping others from changing anything: the budget
+ * has places for admins alone, and of one user's own changes there is one at a time, since each
+ * costs a bcrypt. */
 struct change {
+    struct nd_list
+        own;      /* in handlers->own_changes, guarded by handlers->lock; alone: of an admin */
+    bool counted; /* in the budget */
     struct nd_handlers *handlers;
     struct nd_rpc_call *call;
     const char *event;     /* of the audit log */
@@ -55,10 +61,22 @@ static enum nd_err user_find(struct nd_handlers *h, const char *username, struct
 
 static void change_free(struct change *change)
 {
-    nd_budget_give(&change->handlers->admin, 1);
+    if (change->counted) {
+        nd_budget_give(&change->handlers->admin, 1);
+    }
     nd_user_unref(change->user);
     nd_user_unref(change->actor);
     nd_free(change);
+}
+
+/* It is over, and about to be answered: the same user's next one may come before we go on. */
+static void change_end(struct change *change, enum nd_err err)
+{
+    nd_wipe_text(change->new_password);
+    nd_mutex_lock(&change->handlers->lock);
+    nd_list_remove(&change->own);
+    nd_mutex_unlock(&change->handlers->lock);
+    nd_access_audit(change->call, change->event, change->username, err);
 }
 
 /* Refused or failed: told to the caller and to the audit log. */
@@ -68,25 +86,24 @@ static void change_fail(struct change *change, enum nd_err err, const char *text
         err = ND_ERR_UNAVAILABLE;
         text = "the node is stopping";
     }
-    nd_wipe_text(change->new_password);
-    nd_access_audit(change->call, change->event, change->username, err);
+    change_end(change, err);
     nd_rpc_call_fail(change->call, err, text);
     change_free(change);
 }
 
 static void change_reply(struct change *change, const ProtobufCMessage *response)
 {
-    nd_wipe_text(change->new_password);
-    nd_access_audit(change->call, change->event, change->username, ND_OK);
+    change_end(change, ND_OK);
     nd_rpc_call_reply(change->call, response);
     change_free(change);
 }
 
 /* May the caller, as it is now? Asked first, and again by what has waited for a hash: whoever lost
  * a right or has another password since then changes nothing any more. @thread any */
-static enum nd_err change_may(struct change *change, struct nd_errmsg *msg)
+static enum nd_err change_may(struct change *change, struct nd_slice username,
+                              struct nd_errmsg *msg)
 {
-    enum nd_err err = nd_access_check(change->call, nd_slice_str(change->username), msg);
+    enum nd_err err = nd_access_check(change->call, username, msg);
     nd_user_unref(change->actor);
     change->actor = nd_caller_user(nd_access_caller(change->call));
     if (err == ND_OK && change->user != NULL) {
@@ -95,21 +112,55 @@ static enum nd_err change_may(struct change *change, struct nd_errmsg *msg)
     return err;
 }
 
-/* The budget is taken, the rights were asked for with the method's own. NULL: it was answered. */
+/* False: the same user does the same already. */
+static bool own_change_begin(struct change *change)
+{
+    struct nd_handlers *h = change->handlers;
+    bool first = true;
+    nd_mutex_lock(&h->lock);
+    ND_LIST_FOREACH (&h->own_changes, link) {
+        const struct change *other = ND_CONTAINER_OF(link, struct change, own);
+        first = first && strcmp(other->username, change->username) != 0;
+    }
+    if (first) {
+        nd_list_append(&h->own_changes, &change->own);
+    }
+    nd_mutex_unlock(&h->lock);
+    return first;
+}
+
+/* Room for it. */
+static enum nd_err change_begin(struct change *change, struct nd_errmsg *msg)
+{
+    struct nd_budget *budget = &change->handlers->admin;
+    bool admin = nd_user_is_admin(change->actor);
+    change->counted = admin ? nd_budget_take_hard(budget, 1) : nd_budget_take(budget, 1);
+    if (!change->counted) {
+        nd_errmsg_set(msg, "too many changes under way");
+        return ND_ERR_OVERLOADED;
+    }
+    if (!admin && !own_change_begin(change)) {
+        nd_errmsg_set(msg, "a change of this password is under way");
+        return ND_ERR_OVERLOADED;
+    }
+    return ND_OK;
+}
+
+/* The rights were asked for with the method's own. NULL: it was answered. */
 static struct change *change_new(struct nd_rpc_call *call, const char *event, const char *username)
 {
     struct nd_handlers *h = nd_handlers_of(call);
     struct nd_errmsg msg = {""};
-    if (!nd_budget_take(&h->admin, 1)) {
-        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many changes under way");
-        return NULL;
-    }
     struct change *change = nd_xcalloc(1, sizeof *change);
+    nd_list_init(&change->own);
     change->handlers = h;
     change->call = call;
     change->event = event;
     snprintf(change->username, sizeof change->username, "%s", username);
-    enum nd_err err = change_may(change, &msg);
+    enum nd_err err = change_may(change, nd_slice_str(username), &msg);
+    if (err == ND_OK) {
+        err = change_begin(change, &msg);
+    }
     if (err != ND_OK) {
         change_fail(change, err, msg.text);
         return NULL;
@@ -151,7 +202,7 @@ static void create_hashed(void *arg, enum nd_err err, const char *text, const ch
     struct change *change = arg;
     struct nd_errmsg msg = {""};
     if (err == ND_OK) {
-        err = change_may(change, &msg);
+        err = change_may(change, nd_slice_str(change->username), &msg);
         text = msg.text;
     }
     if (err != ND_OK) {
@@ -351,7 +402,7 @@ static void password_hashed(void *arg, enum nd_err err, const char *text, const 
     struct change *change = arg;
     struct nd_errmsg msg = {""};
     if (err == ND_OK) {
-        err = change_may(change, &msg);
+        err = change_may(change, nd_slice_str(change->username), &msg);
         text = msg.text;
     }
     if (err != ND_OK) {

@@ -199,6 +199,15 @@ static void answer_wait(void)
     nd_mutex_unlock(&lock);
 }
 
+/* Before the next request. */
+static void answer_forget(void)
+{
+    nd_mutex_lock(&lock);
+    done = false;
+    hashing = 0;
+    nd_mutex_unlock(&lock);
+}
+
 /* --- set-up --- */
 
 static int set_up(void **state)
@@ -310,6 +319,54 @@ static void password__of_who_stays_is_set(void **state)
     assert_int_equal(proposed, 1);
 }
 
+/* Each costs a bcrypt, and everybody waits for those. */
+static void password__of_one_user_is_changed_once_at_a_time(void **state)
+{
+    (void)state;
+    alice_set("secret", false);
+    set_own_password();
+    answer_forget();
+
+    set_own_password();
+    answer_wait();
+    assert_int_equal(status_code, nd_err_grpc_status(ND_ERR_OVERLOADED));
+    assert_string_equal(status_text, "a change of this password is under way");
+    assert_int_equal(hashing, 0);
+
+    answer_forget();
+    gate_set(false);
+    answer_wait();
+    assert_int_equal(status_code, 0);
+    answer_forget();
+    set_own_password();
+    answer_wait();
+    assert_int_equal(status_code, 0);
+    assert_int_equal(proposed, 2);
+}
+
+/* However many changes others have under way, an admin can take a user's rights away. */
+static void create__of_an_admin_has_room_that_others_cannot_take(void **state)
+{
+    size_t taken = 0;
+
+    (void)state;
+    while (nd_budget_take(&handlers->admin, 1)) {
+        taken++;
+    }
+    gate_set(false);
+    create_user();
+    answer_wait();
+    assert_int_equal(status_code, 0);
+    answer_forget();
+
+    alice_set("secret", false);
+    set_own_password();
+    answer_wait();
+    assert_int_equal(status_code, nd_err_grpc_status(ND_ERR_OVERLOADED));
+    assert_string_equal(status_text, "too many changes under way");
+    nd_budget_give(&handlers->admin, taken);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +377,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(password__of_who_has_another_meanwhile_is_not_set, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(password__of_who_stays_is_set, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(password__of_one_user_is_changed_once_at_a_time, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(create__of_an_admin_has_room_that_others_cannot_take,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests_name("server/users_wait", tests, NULL, NULL);
 }
