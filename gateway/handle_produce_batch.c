@@ -1,5 +1,8 @@
 /* Batch produce: payloads are cut out of the body as they stand in it; all or none. */
 #include <stdio.h>
+#include <strings.h>
+
+#include "storage/base/wipe.h"
 
 #include "gateway/handlers.h"
 #include "gateway/json_in.h"
@@ -155,12 +158,31 @@ static void check_query(struct batch *batch, struct nd_slice query)
     }
 }
 
+static void header_found(void *found, struct nd_slice name, struct nd_slice value)
+{
+    (void)name;
+    (void)value;
+    *(bool *)found = true;
+}
+
+/* One set of headers has no message to belong to. */
+static void check_headers(struct batch *batch, const struct nd_http_request *request)
+{
+    bool found = false;
+    nd_http_headers(request, "X-Narad-Header-", header_found, &found);
+    if (batch->status == 0 && found) {
+        wrong(batch, 400,
+              "X-Narad-Header-* belongs to a message produced alone: a batch takes no headers");
+    }
+}
+
 static void read_batch(struct batch *batch, struct nd_http_request *request)
 {
     struct nd_json_member list = {.name = "messages", .type = ND_JSON_ARRAY};
     struct nd_errmsg msg = {""};
     struct nd_slice encoding = nd_http_header(request, "Content-Encoding");
     check_query(batch, nd_http_query(request));
+    check_headers(batch, request);
     if (batch->status == 0 && encoding.size > 0 &&
         !nd_slice_equal(encoding, nd_slice_str("identity"))) {
         wrong(batch, 415, "Content-Encoding is not supported: send the batch as it is");
@@ -256,4 +278,49 @@ void nd_handle_produce_batch(struct nd_http_request *request)
                             waiting);
     }
     nd_arena_release(&batch.arena);
+}
+
+/* --- before the body --- */
+
+enum { CREDENTIALS_MAX = 4096 };
+
+/* The name in Basic credentials; size 0: none. They are known to be good. */
+static struct nd_slice user_name(struct nd_slice header, uint8_t out[CREDENTIALS_MAX])
+{
+    static const char scheme[] = "Basic ";
+    const size_t scheme_size = sizeof scheme - 1;
+    size_t size = 0;
+    if (header.size < scheme_size || header.size > CREDENTIALS_MAX ||
+        strncasecmp((const char *)header.data, scheme, scheme_size) != 0) {
+        return nd_slice_make(NULL, 0);
+    }
+    struct nd_slice coded = nd_slice_make(header.data + scheme_size, header.size - scheme_size);
+    while (coded.size > 0 && coded.data[0] == ' ') {
+        coded = nd_slice_make(coded.data + 1, coded.size - 1);
+    }
+    if (!nd_base64_get(coded, out, &size)) {
+        return nd_slice_make(NULL, 0);
+    }
+    const uint8_t *colon = memchr(out, ':', size);
+    return nd_slice_make(out, colon == NULL ? 0 : (size_t)(colon - out));
+}
+
+static void admit(struct nd_http_request *request, void *arg)
+{
+    uint8_t credentials[CREDENTIALS_MAX];
+    struct nd_slice name = nd_slice_make(NULL, 0);
+    (void)arg;
+    if (nd_gateway_security_on(nd_http_gateway(request))) {
+        name = user_name(nd_http_authorization(request), credentials);
+    }
+    nd_http_admit(request, name);
+    nd_wipe(credentials, sizeof credentials);
+}
+
+void nd_admit_produce_batch(struct nd_http_request *request)
+{
+    if (!nd_answer_untyped(request)) {
+        nd_answer_if_allowed(request, NARAD__V1__ACTION__ACTION_PRODUCE,
+                             nd_http_path_value(request, 0), admit, NULL);
+    }
 }

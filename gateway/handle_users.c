@@ -90,6 +90,13 @@ static const char *read_grants(const struct nd_json_member *member, struct nd_ar
 
 /* --- bodies --- */
 
+/* What was decoded of a body may be a password. */
+static void forget(struct nd_arena *arena)
+{
+    nd_arena_wipe(arena);
+    nd_arena_release(arena);
+}
+
 /* Read the body or refuse. The right comes first. */
 static bool read_body(struct nd_http_request *request, Narad__V1__Action action,
                       struct nd_json_member *members, size_t count, struct nd_arena *arena)
@@ -106,7 +113,7 @@ static bool read_body(struct nd_http_request *request, Narad__V1__Action action,
         return true;
     }
     nd_answer_refusal(request, action, name, 400, msg.text);
-    nd_arena_release(arena);
+    forget(arena);
     return false;
 }
 
@@ -159,7 +166,7 @@ void nd_handle_create_user(struct nd_http_request *request)
         message.password = text_of(&arena, &m[1]);
         nd_call_and_answer(request, &create_reply, &message.base);
     }
-    nd_arena_release(&arena);
+    forget(&arena);
 }
 
 /* --- list, get, delete --- */
@@ -297,5 +304,5 @@ void nd_handle_set_password(struct nd_http_request *request)
         message.current_password = text_of(&arena, &m[1]);
         nd_call_and_answer(request, &password_reply, &message.base);
     }
-    nd_arena_release(&arena);
+    forget(&arena);
 }

@@ -158,12 +158,41 @@ static struct MHD_Response *response_make(const struct nd_http_request *request,
     return response;
 }
 
-void nd_http_answer(struct nd_http_request *request, int status, const char *type,
-                    struct nd_buf *body)
+/* The owner lets go of it: from here on it is the loop's. */
+static void hand_over(struct nd_http_request *request, enum nd_http_progress progress)
 {
     struct nd_http_server *server = request->conn->server;
     struct nd_http_loop *loop = request->conn->loop;
     struct MHD_Connection *mhd = request->mhd;
+
+    /* Release: the loop thread reads what was given. Acquire: parked means that the suspension is
+     * done. */
+    enum nd_http_progress before =
+        atomic_exchange_explicit(&request->progress, progress, memory_order_acq_rel);
+    ND_ASSERT(before == ND_HTTP_RUNNING || before == ND_HTTP_PARKED);
+    if (before == ND_HTTP_PARKED) {
+        MHD_resume_connection(mhd); /* until here nobody else could */
+        nd_http_loop_wake(loop);
+    }
+    /* Release: a stop that sees 0 frees all of it. */
+    atomic_fetch_sub_explicit(&server->answering, 1, memory_order_release);
+}
+
+void nd_http_admit(struct nd_http_request *request, struct nd_slice identity)
+{
+    struct nd_http_server *server = request->conn->server;
+
+    atomic_fetch_add_explicit(&server->answering, 1, memory_order_relaxed);
+    if (identity.size > 0) {
+        request->identity = nd_http_room_identity(server->room, identity);
+    }
+    hand_over(request, ND_HTTP_ADMITTED);
+}
+
+void nd_http_answer(struct nd_http_request *request, int status, const char *type,
+                    struct nd_buf *body)
+{
+    struct nd_http_server *server = request->conn->server;
 
     atomic_fetch_add_explicit(&server->answering, 1, memory_order_relaxed);
     if (atomic_load_explicit(&request->gone_told, memory_order_relaxed)) {
@@ -179,17 +208,7 @@ void nd_http_answer(struct nd_http_request *request, int status, const char *typ
     if (body != NULL) {
         nd_buf_release(body);
     }
-    /* Release: the loop thread reads the above. Acquire: parked means that the suspension is done.
-     */
-    enum nd_http_progress before =
-        atomic_exchange_explicit(&request->progress, ND_HTTP_ANSWERED, memory_order_acq_rel);
-    ND_ASSERT(before != ND_HTTP_ANSWERED);
-    if (before == ND_HTTP_PARKED) {
-        MHD_resume_connection(mhd); /* until here nobody else could */
-        nd_http_loop_wake(loop);
-    }
-    /* Release: a stop that sees 0 frees all of it. */
-    atomic_fetch_sub_explicit(&server->answering, 1, memory_order_release);
+    hand_over(request, ND_HTTP_ANSWERED);
 }
 
 void nd_http_answer_error(struct nd_http_request *request, int status, const char *text)

@@ -63,6 +63,9 @@ void nd_http_answer_text(struct nd_http_request *request, int status, const char
 /* Plain text, as the router says it: 404 "404 page not found" or, with `allow` not "", 405 "Method
  * Not Allowed" and Allow. */
 void nd_http_answer_none(struct nd_http_request *request, const char *allow);
+/* From nd_route.admit, instead of an answer: the body may come, and be as large as the route takes.
+ * `identity`: whose room it takes, see http_room.h; "": the client's address. */
+void nd_http_admit(struct nd_http_request *request, struct nd_slice identity);
 /* The connection ends after the answer. Before it. */
 void nd_http_close_after(struct nd_http_request *request);
 
@@ -78,6 +81,11 @@ struct nd_route {
     bool head_refused; /* a GET route that HEAD must not reach */
     /* The body does not matter to a request with this query: as with body_max 0. NULL: never. */
     bool (*body_dropped)(struct nd_slice query);
+    /* May the caller send more than 1 MiB? Run before room is taken for that, as a handler, with no
+     * body yet (or some of a chunked one): it answers, or calls nd_http_admit. It leaves
+     * nd_http_memory alone. NULL: everybody may. */
+    nd_http_handler *admit;
+    bool secret; /* the body holds passwords: wiped when it is not needed any more */
 };
 
 #endif

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "gateway/http_impl.h"
 #include "gateway/query.h"
@@ -10,14 +11,15 @@
 /* libmicrohttpd calls us like this, all on one loop thread:
  *
  *   nd_http_began    the request line is there
- *   nd_http_called   the head is there (answered now: the body is not read, the connection ends)
+ *   nd_http_called   the head is there (answered now: the body is not read, the connection ends;
+ *                    suspended while the broker is asked: called once more)
  *   nd_http_called   bytes of the body, again and again
  *   nd_http_called   the body is there
  *   nd_http_called   once more, at once: the handler runs; suspended unless it answered
  *   nd_http_called   resumed: the answer is queued
  *   nd_http_ended    sent, or the connection broke */
 
-enum { MS = 1000000 };
+enum { MS = 1000000, ROOM_STEPS_IN_TIME = 4 };
 
 /* --- budgets --- */
 
@@ -39,6 +41,17 @@ void nd_http_budget_give(struct nd_http_budget *budget, uint64_t bytes)
 
 /* --- begin and end --- */
 
+/* What stands behind the '?' the library would take apart into records of its own, and has no good
+ * way out when they do not fit its memory: it gets nothing. */
+static void query_hide(const char *target)
+{
+    char *mark = target == NULL ? NULL : strchr((char *)(uintptr_t)target, '?');
+
+    if (mark != NULL) {
+        mark[1] = '\0';
+    }
+}
+
 void *nd_http_began(void *arg, const char *target, struct MHD_Connection *mhd)
 {
     struct nd_http_server *server = arg;
@@ -53,16 +66,19 @@ void *nd_http_began(void *arg, const char *target, struct MHD_Connection *mhd)
         return NULL; /* the connection ends with its head */
     }
     memcpy(request->target, size == 0 ? "" : target, size + 1);
+    query_hide(target);
     request->conn = info->socket_context;
+    request->conn->request = request;
     request->mhd = mhd;
     request->started_ns = nd_watch_now_ns();
     nd_arena_init(&request->arena, 4 * server->options.header_bytes_max + 65536);
     nd_buf_init(&request->body, 0);
     nd_list_init(&request->headers);
-    if (request->conn->requests > 0) {
-        nd_watch_deadline(&request->conn->watched,
-                          request->started_ns + server->options.read_timeout_ms * MS);
-    }
+    request->read_deadline_ns =
+        request->conn->requests > 0
+            ? request->started_ns + server->options.read_timeout_ms * MS
+            : atomic_load_explicit(&request->conn->watched.deadline_ns, memory_order_relaxed);
+    nd_watch_deadline(&request->conn->watched, request->read_deadline_ns);
     request->conn->requests++;
     nd_list_remove(&request->conn->rest);
     nd_watch_idle(&request->conn->watched, false);
@@ -98,6 +114,28 @@ static void outcome_count(const struct nd_http_request *request, uint64_t now)
     nd_http_meters_ended(request->conn->server->meters, &outcome);
 }
 
+static void room_give(struct nd_http_request *request)
+{
+    struct nd_http_server *server = request->conn->server;
+
+    nd_http_room_give(server->room, request->identity, request->room_taken);
+    nd_http_budget_give(&server->small, request->small_taken);
+    request->room_taken = request->small_taken = 0;
+}
+
+static bool is_secret(const struct nd_http_request *request)
+{
+    return request->match.route != NULL && request->match.route->secret;
+}
+
+static void body_forget(struct nd_http_request *request)
+{
+    if (is_secret(request)) {
+        nd_wipe_slice(nd_buf_slice(&request->body));
+    }
+    nd_buf_release(&request->body);
+}
+
 void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
                    enum MHD_RequestTerminationCode why)
 {
@@ -115,10 +153,10 @@ void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
     nd_watch_deadline(&request->conn->watched,
                       now + (draining ? 0 : server->options.idle_timeout_ms * MS));
     nd_watch_idle(&request->conn->watched, true);
-    request->conn->reading = true;
+    request->conn->request = NULL;
+    nd_http_reading(request->conn);
     nd_http_rest(request->conn, now);
-    nd_http_budget_give(&server->large, request->large_taken);
-    nd_http_budget_give(&server->small, request->small_taken);
+    room_give(request);
     if (request->stage != ND_HTTP_STAGE_HEAD) {
         outcome_count(request, now);
     }
@@ -126,7 +164,7 @@ void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
-    nd_buf_release(&request->body);
+    body_forget(request);
     nd_arena_release(&request->arena);
     nd_free(request->memory);
     nd_free(request->fields);
@@ -139,12 +177,8 @@ void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
 
 /* --- the answer --- */
 
-/* What the client may still be sending must not reset the connection before it has read the answer:
- * a second descriptor keeps it open for a moment. */
-static void linger_prepare(struct nd_http_request *request)
+void nd_http_linger(struct nd_http_conn *conn)
 {
-    struct nd_http_conn *conn = request->conn;
-
     if (conn->linger_file >= 0) {
         return;
     }
@@ -164,13 +198,17 @@ static enum MHD_Result answer_queue(struct nd_http_request *request)
     struct nd_http_server *server = request->conn->server;
 
     nd_list_remove(&request->conn->rest);
+    request->stage = ND_HTTP_STAGE_ANSWER;
     if (response == NULL) {
         return MHD_NO;
+    }
+    if (request->unread) {
+        nd_http_linger(request->conn);
     }
     nd_watch_deadline(&request->conn->watched,
                       nd_watch_now_ns() + server->options.write_timeout_ms * MS);
     request->response = NULL;
-    enum MHD_Result result = MHD_queue_response(request->mhd, (unsigned)request->status, response);
+    enum MHD_Result result = nd_http_queue(request->mhd, request->status, response);
     MHD_destroy_response(response); /* our reference */
     return result;
 }
@@ -203,7 +241,8 @@ static bool handler_enter(struct nd_http_server *server)
     return false;
 }
 
-static enum MHD_Result handle(struct nd_http_request *request)
+/* Runs it; then it is this request's owner who moves its progress on. */
+static enum MHD_Result handle(struct nd_http_request *request, nd_http_handler *run)
 {
     struct nd_http_server *server = request->conn->server;
 
@@ -212,30 +251,28 @@ static enum MHD_Result handle(struct nd_http_request *request)
     }
     request->conn->reading = false;
     nd_watch_deadline(&request->conn->watched, ND_WATCH_NEVER);
-    handler_run(request);
+    run(request);
     atomic_fetch_sub(&server->running, 1);
     return MHD_YES;
 }
 
-static bool is_answered(const struct nd_http_request *request)
+static enum nd_http_progress progress_of(const struct nd_http_request *request)
 {
-    return atomic_load_explicit(&request->progress, memory_order_acquire) == ND_HTTP_ANSWERED;
+    return atomic_load_explicit(&request->progress, memory_order_acquire);
 }
 
-static enum MHD_Result park(struct nd_http_request *request)
+static void park(struct nd_http_request *request)
 {
     enum nd_http_progress running = ND_HTTP_RUNNING;
 
-    request->stage = ND_HTTP_STAGE_ANSWER;
     nd_http_rest(request->conn, nd_watch_now_ns());
     /* Suspended first: whoever then finds it parked may resume it. */
     MHD_suspend_connection(request->mhd);
     if (!atomic_compare_exchange_strong_explicit(&request->progress, &running, ND_HTTP_PARKED,
                                                  memory_order_acq_rel, memory_order_acquire)) {
-        MHD_resume_connection(request->mhd); /* answered meanwhile */
+        MHD_resume_connection(request->mhd); /* answered or admitted meanwhile */
         nd_http_loop_wake(request->conn->loop);
     }
-    return MHD_YES;
 }
 
 /* The handler, then the answer or the suspension; between them nothing that could end the
@@ -244,17 +281,21 @@ static enum MHD_Result park(struct nd_http_request *request)
 static enum MHD_Result handle_or_park(struct nd_http_request *request)
 {
     request->stage = ND_HTTP_STAGE_ANSWER;
-    if (handle(request) != MHD_YES) {
+    if (handle(request, handler_run) != MHD_YES) {
         return MHD_NO;
     }
-    return is_answered(request) ? answer_queue(request) : park(request);
+    if (progress_of(request) == ND_HTTP_ANSWERED) {
+        return answer_queue(request);
+    }
+    park(request);
+    return MHD_YES;
 }
 
 /* Without reading what is left of the body. */
 static enum MHD_Result handle_now(struct nd_http_request *request)
 {
     request->close_after = true;
-    linger_prepare(request);
+    request->unread = true;
     return handle_or_park(request);
 }
 
@@ -324,44 +365,120 @@ static void route_find(struct nd_http_request *request)
     }
 }
 
+/* There is no room for its body. */
+static void refuse_busy(struct nd_http_request *request)
+{
+    request->refusal = ND_HTTP_NO_ROOM;
+    request->refusal_status = 503;
+    nd_http_set_header(request, "Retry-After", "1");
+}
+
 /* Which bodies are kept, and which answered without being read. True: the handler runs now. */
 static bool body_decide(struct nd_http_request *request)
 {
     const struct nd_route *route = request->match.route;
-    struct nd_http_server *server = request->conn->server;
     bool kept = route != NULL && route->body_max > 0 &&
                 !(route->body_dropped != NULL && route->body_dropped(request->query));
 
+    request->keep = kept ? ND_HTTP_KEEP : ND_HTTP_DROP;
+    request->body_total_max = ND_HTTP_DROP_MAX + (kept ? route->body_max : 0);
     if (!kept) {
-        request->keep = ND_HTTP_DROP;
         return request->declared > ND_HTTP_DROP_MAX;
     }
     nd_buf_init(&request->body, route->body_max);
+    request->identity =
+        nd_http_room_identity(request->conn->server->room, nd_slice_str(request->conn->peer));
+    request->admitted = route->admit == NULL;
     if (request->declared > route->body_max) {
         request->keep = ND_HTTP_EXCEEDS;
         return true;
     }
-    if (request->declared > ND_HTTP_MIB) {
-        if (!nd_http_budget_take(&server->large, request->declared)) {
-            request->keep = ND_HTTP_REFUSE;
-            return true;
-        }
-        request->large_taken = request->declared;
-    }
     return false;
 }
 
-/* There is no room for its body. */
-static void refuse_busy(struct nd_http_request *request)
+/* Goes on to the body, if there is a place for it as things are; none is taken yet. */
+static enum MHD_Result body_begin(struct nd_http_request *request)
 {
-    request->refusal = "the node is at its limit: too many bytes of request bodies at a time";
-    request->refusal_status = 503;
-    nd_http_set_header(request, "Retry-After", "1");
+    struct nd_http_server *server = request->conn->server;
+
+    request->stage = ND_HTTP_STAGE_BODY;
+    if (request->keep == ND_HTTP_KEEP && request->declared > ND_HTTP_MIB &&
+        !nd_http_room_fits(server->room, request->identity, request->declared)) {
+        refuse_busy(request);
+        return handle_now(request);
+    }
+    return MHD_YES;
+}
+
+/* --- may the caller send a body above 1 MiB? --- */
+
+/* As before it was asked, and with all its time. */
+static void read_on(struct nd_http_request *request)
+{
+    struct nd_http_conn *conn = request->conn;
+
+    nd_list_remove(&conn->rest);
+    request->read_deadline_ns = nd_watch_now_ns() + conn->server->options.read_timeout_ms * MS;
+    nd_watch_deadline(&conn->watched, request->read_deadline_ns);
+    nd_http_reading(conn);
+}
+
+static void admitted(struct nd_http_request *request)
+{
+    atomic_store_explicit(&request->progress, ND_HTTP_RUNNING, memory_order_relaxed);
+    request->admitted = true;
+    request->close_after = request->chunked;
+    read_on(request);
+}
+
+/* The body is not kept; the answer goes out if it ends within a mebibyte. */
+static void body_give_up(struct nd_http_request *request, enum nd_http_keep why, uint64_t total_max)
+{
+    request->keep = why;
+    request->body_total_max = total_max;
+    request->close_after = true;
+    body_forget(request);
+    room_give(request);
+}
+
+/* The word is there. Within the body (`inside`) the library takes no answer before it ends. */
+static enum MHD_Result asked(struct nd_http_request *request, bool inside)
+{
+    if (progress_of(request) == ND_HTTP_ADMITTED) {
+        admitted(request);
+        return inside ? MHD_YES : body_begin(request);
+    }
+    if (!inside) {
+        request->unread = true;
+        return answer_queue(request);
+    }
+    read_on(request);
+    body_give_up(request, ND_HTTP_DROP, request->body_total + ND_HTTP_DROP_MAX);
+    return MHD_YES;
+}
+
+/* *now_out: the word came at once, and is seen to. */
+static enum MHD_Result ask(struct nd_http_request *request, bool inside, bool *now_out)
+{
+    request->stage = inside ? ND_HTTP_STAGE_ASKED_BODY : ND_HTTP_STAGE_ASKED_HEAD;
+    request->close_after = true;
+    *now_out = false;
+    if (handle(request, request->match.route->admit) != MHD_YES) {
+        return MHD_NO;
+    }
+    if (progress_of(request) == ND_HTTP_RUNNING) {
+        park(request);
+        return MHD_YES;
+    }
+    *now_out = true;
+    return asked(request, inside);
 }
 
 static enum MHD_Result head_handle(struct nd_http_request *request, const char *method,
                                    const char *version)
 {
+    bool ignored;
+
     request->stage = ND_HTTP_STAGE_BODY;
     open_count(request->conn->server, 1);
     nd_http_meters_began(request->conn->server->meters);
@@ -370,36 +487,39 @@ static enum MHD_Result head_handle(struct nd_http_request *request, const char *
         return handle_now(request);
     }
     route_find(request);
-    if (!values_decode(request)) {
-        return handle_now(request);
-    }
-    if (body_decide(request)) {
-        if (request->keep == ND_HTTP_REFUSE) {
-            refuse_busy(request);
-        }
+    if (!values_decode(request) || body_decide(request)) {
         return handle_now(request);
     }
     /* The library forgives bare LFs between chunks, unseen: nothing that follows on the connection
      * may be taken for a request. */
     request->close_after = request->chunked;
-    return MHD_YES;
+    if (request->keep == ND_HTTP_KEEP && request->declared > ND_HTTP_MIB && !request->admitted) {
+        return ask(request, false, &ignored);
+    }
+    return body_begin(request);
 }
 
 /* --- the body --- */
 
-static bool room_take(struct nd_http_request *request, size_t more)
+/* The room that `total` bytes need, step by step: who stops sending holds no more than what came,
+ * and not for long. */
+static bool room_take(struct nd_http_request *request, uint64_t total)
 {
     struct nd_http_server *server = request->conn->server;
-    size_t total = request->body.size + more;
+    uint64_t large = (total + ND_HTTP_MIB - 1) / ND_HTTP_MIB * ND_HTTP_MIB;
 
-    if (total > ND_HTTP_MIB && request->large_taken < total) { /* chunked: by the mebibyte */
-        if (!nd_http_budget_take(&server->large, ND_HTTP_MIB)) {
+    if (total > ND_HTTP_MIB && request->room_taken < large) {
+        if (!nd_http_room_take(server->room, request->identity, large - request->room_taken)) {
             return false;
         }
-        request->large_taken += ND_HTTP_MIB;
+        request->room_taken = large;
+        nd_http_budget_give(&server->small, request->small_taken);
+        request->small_taken = 0;
+        uint64_t step_ns = server->options.read_timeout_ms * MS / ROOM_STEPS_IN_TIME;
+        nd_watch_deadline(&request->conn->watched,
+                          ND_MIN(request->read_deadline_ns, nd_watch_now_ns() + step_ns));
     }
-    if (total <= ND_HTTP_MIB && total > ND_HTTP_SMALL_STEP && request->large_taken == 0 &&
-        request->small_taken < total) {
+    if (total <= ND_HTTP_MIB && total > ND_HTTP_SMALL_STEP && request->small_taken < total) {
         if (!nd_http_budget_take(&server->small, ND_HTTP_SMALL_STEP)) {
             return false;
         }
@@ -408,34 +528,90 @@ static bool room_take(struct nd_http_request *request, size_t more)
     return true;
 }
 
-static void body_give_up(struct nd_http_request *request, enum nd_http_keep why)
+/* A body with secrets leaves none behind in memory that it outgrew. */
+static void body_grow(struct nd_http_request *request, size_t more)
 {
-    request->keep = why;
-    request->close_after = true;
-    request->dropped = 0;
-    nd_buf_release(&request->body);
+    struct nd_buf *body = &request->body, larger;
+    size_t need = body->size + more;
+
+    if (!is_secret(request) || need <= body->capacity) {
+        return;
+    }
+    nd_buf_init(&larger, body->size_max);
+    larger.capacity = ND_MIN(ND_MAX(2 * need, (size_t)request->declared), body->size_max);
+    larger.data = nd_malloc(larger.capacity);
+    if (larger.data == NULL) {
+        body->failed = true;
+        return;
+    }
+    nd_buf_put_slice(&larger, nd_buf_slice(body));
+    body_forget(request);
+    *body = larger;
 }
 
-/* False: enough was read; the connection ends without an answer. */
+/* A piece of a body that is kept. False: there is no place for it. */
+static bool body_put(struct nd_http_request *request, const char *data, size_t size)
+{
+    if (!room_take(request, request->body.size + size)) {
+        return false;
+    }
+    body_grow(request, size);
+    nd_buf_put(&request->body, data, size);
+    return !nd_buf_failed(&request->body);
+}
+
+/* False: the connection ends; without an answer when enough was read. */
 static bool body_take(struct nd_http_request *request, const char *data, size_t size)
 {
     request->body_total += size;
     request->conn->bytes_seen += size;
     if (request->keep == ND_HTTP_KEEP) {
-        if (size > request->body.size_max - request->body.size) {
-            body_give_up(request, ND_HTTP_EXCEEDS);
-        } else if (!room_take(request, size)) {
-            body_give_up(request, ND_HTTP_REFUSE);
-        } else {
-            nd_buf_put(&request->body, data, size);
-            if (nd_buf_failed(&request->body)) {
-                body_give_up(request, ND_HTTP_REFUSE);
+        if (size <= request->body.size_max - request->body.size) {
+            bool good = body_put(request, data, size);
+            if (!good) { /* what is left of it may be long: said at once */
+                nd_http_answer_past(request->conn, request->mhd, 503, ND_HTTP_NO_ROOM);
             }
-            return true;
+            return good;
+        }
+        body_give_up(request, ND_HTTP_EXCEEDS, request->body_total_max);
+    }
+    return request->body_total <= request->body_total_max;
+}
+
+/* A chunked one that is about to pass 1 MiB. */
+static bool must_ask(const struct nd_http_request *request, size_t more)
+{
+    return request->keep == ND_HTTP_KEEP && !request->admitted &&
+           more <= request->body.size_max - request->body.size &&
+           request->body.size + more > ND_HTTP_MIB;
+}
+
+static enum MHD_Result body_handle(struct nd_http_request *request, const char *data,
+                                   size_t *size_io)
+{
+    if (*size_io > 0 && must_ask(request, *size_io)) {
+        bool now;
+        if (ask(request, true, &now) != MHD_YES) {
+            return MHD_NO;
+        }
+        if (!now) {
+            return MHD_YES; /* this piece comes again */
         }
     }
-    request->dropped += size;
-    return request->dropped <= ND_HTTP_DROP_MAX;
+    request->stage = ND_HTTP_STAGE_BODY;
+    if (*size_io > 0) {
+        bool more = body_take(request, data, *size_io);
+        *size_io = 0;
+        return more ? MHD_YES : MHD_NO;
+    }
+    if (progress_of(request) == ND_HTTP_ANSWERED) {
+        return answer_queue(request);
+    }
+    /* Not yet: a connection that is suspended while it waits to read, reads first when it is
+     * resumed, and ends unanswered if its client has closed its half. Asked again, which is at
+     * once, it does not wait to read any more. */
+    request->stage = ND_HTTP_STAGE_SETTLE;
+    return MHD_YES;
 }
 
 enum MHD_Result nd_http_called(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -452,20 +628,11 @@ enum MHD_Result nd_http_called(void *arg, struct MHD_Connection *mhd, const char
     }
     switch (request->stage) {
     case ND_HTTP_STAGE_HEAD: return head_handle(request, method, version);
-    case ND_HTTP_STAGE_BODY:
-        if (*size_io > 0) {
-            bool more = body_take(request, data, *size_io);
-            *size_io = 0;
-            return more ? MHD_YES : MHD_NO;
-        }
-        if (request->keep == ND_HTTP_REFUSE) {
-            refuse_busy(request);
-        }
-        /* Not yet: a connection that is suspended while it waits to read, reads first when it is
-         * resumed, and ends unanswered if its client has closed its half. Asked again, which is at
-         * once, it does not wait to read any more. */
-        request->stage = ND_HTTP_STAGE_SETTLE;
-        return MHD_YES;
+    case ND_HTTP_STAGE_ASKED_HEAD: return asked(request, false);
+    case ND_HTTP_STAGE_ASKED_BODY:
+        (void)asked(request, true);
+        return body_handle(request, data, size_io);
+    case ND_HTTP_STAGE_BODY: return body_handle(request, data, size_io);
     case ND_HTTP_STAGE_SETTLE: return handle_or_park(request);
     case ND_HTTP_STAGE_ANSWER: return answer_queue(request);
     }

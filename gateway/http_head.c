@@ -93,7 +93,7 @@ static bool fields_read(struct nd_http_request *request)
     (void)MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, field_count, &collect.room);
     request->fields = nd_malloc(ND_MAX(collect.room, (size_t)1) * sizeof *request->fields);
     if (request->fields == NULL) {
-        return refuse(request, 431, "request header fields too large");
+        return refuse(request, 431, ND_HTTP_HEAD_TOO_LARGE);
     }
     (void)MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, field_add, &collect);
     return true;
@@ -150,7 +150,7 @@ static bool name_is(struct nd_slice name, const char *want)
 }
 
 struct framing {
-    size_t lengths, encodings, hosts;
+    size_t lengths, encodings, hosts, credentials;
     struct nd_slice length, encoding, expect;
 };
 
@@ -168,6 +168,8 @@ static struct framing framing_of(const struct nd_http_request *request)
             framing.encoding = field->value;
         } else if (name_is(field->name, "Host")) {
             framing.hosts++;
+        } else if (name_is(field->name, "Authorization")) {
+            framing.credentials++;
         } else if (name_is(field->name, "Expect")) {
             framing.expect = field->value;
         }
@@ -216,6 +218,9 @@ static bool framing_read(struct nd_http_request *request)
                       framing.hosts > 1 ? "bad request: more than one Host"
                                         : "bad request: missing Host");
     }
+    if (framing.credentials > 1) { /* whose request it is would hang on who reads it */
+        return refuse(request, 400, "bad request: more than one Authorization");
+    }
     if (framing.expect.data != NULL && !name_is(framing.expect, "100-continue")) {
         return refuse(request, 417, "expectation failed: only 100-continue is known");
     }
@@ -254,7 +259,7 @@ bool nd_http_head_read(struct nd_http_request *request, const char *method, cons
     request->conn->bytes_seen += info == NULL ? 0 : info->header_size;
     request->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     if (info != NULL && info->header_size > request->conn->server->options.header_bytes_max) {
-        return refuse(request, 431, "request header fields too large");
+        return refuse(request, 431, ND_HTTP_HEAD_TOO_LARGE);
     }
     if (!fields_read(request) || !lines_are_good(request)) {
         return false;

@@ -1,6 +1,6 @@
 /* What the files of the HTTP server share: http_server (start, loops, stop), http_gather (a request
  * from its head to its answer), http_head (is its framing beyond doubt?), http (what handlers see),
- * http_tls, http_meters. */
+ * http_room, http_pages, http_tls, http_meters. */
 #ifndef ND_HTTP_IMPL_H
 #define ND_HTTP_IMPL_H
 
@@ -12,6 +12,7 @@
 
 #include "gateway/http.h"
 #include "gateway/http_meters.h"
+#include "gateway/http_room.h"
 #include "gateway/http_server.h"
 #include "gateway/http_tls.h"
 #include "gateway/routes.h"
@@ -25,7 +26,10 @@ enum {
     ND_HTTP_LINGER_MAX = 64,
 };
 
-/* Bytes of bodies in memory, of all requests. */
+#define ND_HTTP_HEAD_TOO_LARGE "request header fields too large"
+#define ND_HTTP_NO_ROOM        "the node is at its limit: too many bytes of request bodies at a time"
+
+/* Bytes of bodies up to 1 MiB in memory, of all requests. */
 struct nd_http_budget {
     _Atomic uint64_t used;
     uint64_t max;
@@ -53,14 +57,16 @@ struct nd_http_conn {
     struct nd_watched watched;
     struct nd_http_server *server;
     struct nd_http_loop *loop;
-    struct nd_tls_files *tls; /* counted; NULL: plain */
-    int linger_file;          /* -1: none */
-    uint64_t requests;        /* that have begun on it */
-    bool reading;             /* idle, or a request is arriving; the loop's */
-    struct nd_list hung_up;   /* guarded by the loop's lock */
-    bool closing;             /* guarded by the loop's lock */
-    bool looked_at;           /* the loop's: waited for more from a client that had hung up */
-    struct nd_list rest;      /* of http_trim.c, as what follows */
+    struct nd_http_request *request; /* the one that has begun; NULL: none. The loop's */
+    struct nd_tls_files *tls;        /* counted; NULL: plain */
+    int linger_file;                 /* -1: none */
+    uint64_t requests;               /* that have begun on it */
+    bool reading;                    /* idle, or a request is arriving; the loop's */
+    struct nd_list hung_up;          /* guarded by the loop's lock */
+    bool closing;                    /* guarded by the loop's lock */
+    _Atomic bool half_closed;        /* the client sends no more */
+    bool looked_at;      /* the loop's: waited for more from a client that had hung up */
+    struct nd_list rest; /* of http_trim.c, as what follows */
     uint64_t rest_since_ns;
     uint64_t bytes_seen;   /* heads and bodies of all its requests */
     uint8_t *request_line; /* where the newest one's stands */
@@ -76,9 +82,10 @@ struct nd_http_server {
     struct nd_watch *watch;
     struct nd_tls *tls; /* NULL: plain */
     struct nd_http_meters *meters;
-    struct nd_http_budget large, small;
-    size_t pool_size; /* of a connection */
-    bool trims;       /* the library is the one that http_trim.c knows */
+    struct nd_http_room *room;   /* for bodies above 1 MiB */
+    struct nd_http_budget small; /* for those up to it */
+    size_t pool_size;            /* of a connection */
+    bool trims;                  /* the library is the one that http_trim.c knows */
     int metrics_port;
     bool metrics_moved;
     _Atomic bool draining;
@@ -96,25 +103,32 @@ struct nd_http_field {
 };
 
 /*  HEAD ─► BODY ─► SETTLE ─► ANSWER
+ *    │       │ ▲
+ *  ASKED     └─► ASKED       may the caller send a body above 1 MiB?
  *
- * SETTLE: all of the body is there; asked again, the handler runs.
- * ANSWER: the handler ran; asked again, its answer is there. */
+ * ASKED_HEAD: asked before the body; called again, the word is there. It is no, which is the
+ * answer, or BODY follows.
+ * ASKED_BODY: the same within a chunked body; after a no its rest is read and dropped as BODY.
+ * SETTLE: all of the body is there; called again, the handler runs.
+ * ANSWER: the handler ran; called again, its answer is there. */
 enum nd_http_stage {
     ND_HTTP_STAGE_HEAD,
+    ND_HTTP_STAGE_ASKED_HEAD,
     ND_HTTP_STAGE_BODY,
+    ND_HTTP_STAGE_ASKED_BODY,
     ND_HTTP_STAGE_SETTLE,
     ND_HTTP_STAGE_ANSWER,
 };
 
 /* RUNNING ─► ANSWERED                     answered before the handler returned
- * RUNNING ─► PARKED ─► ANSWERED           the connection is suspended; the answer resumes it */
-enum nd_http_progress { ND_HTTP_RUNNING, ND_HTTP_PARKED, ND_HTTP_ANSWERED };
+ * RUNNING ─► PARKED ─► ANSWERED           the connection is suspended; the answer resumes it
+ * RUNNING (─► PARKED) ─► ADMITTED ─► RUNNING   the same of who was asked before the body */
+enum nd_http_progress { ND_HTTP_RUNNING, ND_HTTP_PARKED, ND_HTTP_ADMITTED, ND_HTTP_ANSWERED };
 
 enum nd_http_keep {
     ND_HTTP_KEEP,    /* the body goes to the handler */
-    ND_HTTP_DROP,    /* read and dropped */
-    ND_HTTP_EXCEEDS, /* above the cap: the rest is read and dropped, up to ND_HTTP_DROP_MAX */
-    ND_HTTP_REFUSE,  /* no room for it: as EXCEEDS, then 503 */
+    ND_HTTP_DROP,    /* read and dropped: it does not matter, or it is answered already */
+    ND_HTTP_EXCEEDS, /* above the cap: read and dropped */
 };
 
 struct nd_http_request {
@@ -122,7 +136,7 @@ struct nd_http_request {
     struct MHD_Connection *mhd;
     enum nd_http_stage stage;
     struct nd_arena arena;
-    uint64_t started_ns;
+    uint64_t started_ns, read_deadline_ns;
 
     /* The head; slices into `target`, the library's memory of this request, and the arena. */
     char *target;
@@ -139,8 +153,11 @@ struct nd_http_request {
     /* The body. */
     enum nd_http_keep keep;
     struct nd_buf body;
-    uint64_t dropped, body_total;
-    uint64_t large_taken, small_taken; /* of the budgets */
+    uint64_t body_total;     /* bytes that came */
+    uint64_t body_total_max; /* beyond it the connection ends, where the body is not kept */
+    bool admitted;           /* it may be larger than 1 MiB */
+    uint64_t identity;       /* whose room it takes then */
+    uint64_t room_taken, small_taken;
 
     /* The answer. Written by its one giver before `progress` says ANSWERED. */
     _Atomic enum nd_http_progress progress;
@@ -148,6 +165,7 @@ struct nd_http_request {
     int status;
     uint64_t answer_size;
     bool close_after;
+    bool unread;            /* it goes out before the body was read */
     struct nd_list headers; /* of struct nd_http_header_out, in the arena */
     _Atomic bool gone_told;
     void *memory;
@@ -160,6 +178,8 @@ struct nd_http_header_out {
 
 /* --- http_server.c --- */
 void nd_http_loop_wake(struct nd_http_loop *loop);
+/* It waits for the client again: a request, or more of one. @thread loop */
+void nd_http_reading(struct nd_http_conn *conn);
 
 /* --- http_gather.c: libmicrohttpd's callbacks --- */
 void *nd_http_began(void *server, const char *target, struct MHD_Connection *mhd);
@@ -168,6 +188,18 @@ enum MHD_Result nd_http_called(void *server, struct MHD_Connection *mhd, const c
                                size_t *size_io, void **request);
 void nd_http_ended(void *server, struct MHD_Connection *mhd, void **request,
                    enum MHD_RequestTerminationCode why);
+/* What the client may still be sending must not reset the connection before it has read the answer:
+ * a second descriptor keeps it open for a moment. @thread loop */
+void nd_http_linger(struct nd_http_conn *conn);
+
+/* --- http_pages.c. @thread loop --- */
+/* MHD_queue_response, the library's own. */
+enum MHD_Result nd_http_queue(struct MHD_Connection *mhd, int status,
+                              struct MHD_Response *response);
+/* Where the library takes no answer: written to the socket at once; the connection must end. 431 is
+ * plain text, 503 says when to try again. `error`: no quotes, backslashes or control bytes. */
+void nd_http_answer_past(struct nd_http_conn *conn, struct MHD_Connection *mhd, int status,
+                         const char *error);
 
 /* --- http_trim.c. @thread loop --- */
 /* It waits: parked, or for its next request. Taken out of the list by whoever goes on with it. */

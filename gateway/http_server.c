@@ -69,17 +69,33 @@ static void accepted(void *arg, size_t listener, int file, const struct sockaddr
     nd_http_loop_wake(loop);
 }
 
+/* To be looked at by its loop. */
+static void hung_up_list(struct nd_http_conn *conn)
+{
+    nd_mutex_lock(&conn->loop->lock);
+    if (!conn->closing && nd_list_empty(&conn->hung_up)) {
+        nd_list_append(&conn->loop->hung_up, &conn->hung_up);
+    }
+    nd_mutex_unlock(&conn->loop->lock);
+}
+
 /* @thread watch */
 static void client_hung_up(struct nd_watched *watched)
 {
     struct nd_http_conn *conn = ND_CONTAINER_OF(watched, struct nd_http_conn, watched);
 
-    nd_mutex_lock(&conn->loop->lock);
-    if (!conn->closing) {
-        nd_list_append(&conn->loop->hung_up, &conn->hung_up);
-    }
-    nd_mutex_unlock(&conn->loop->lock);
+    /* relaxed: who misses it finds the connection in the list */
+    atomic_store_explicit(&conn->half_closed, true, memory_order_relaxed);
+    hung_up_list(conn);
     nd_http_loop_wake(conn->loop);
+}
+
+void nd_http_reading(struct nd_http_conn *conn)
+{
+    conn->reading = true;
+    if (atomic_load_explicit(&conn->half_closed, memory_order_relaxed)) {
+        hung_up_list(conn);
+    }
 }
 
 static void conn_freed(struct nd_watched *watched)
@@ -173,7 +189,10 @@ static void hung_up_cut(struct nd_http_loop *loop, uint64_t now_ns)
     ND_LIST_FOREACH (&loop->hung_up, link) {
         struct nd_http_conn *conn = ND_CONTAINER_OF(link, struct nd_http_conn, hung_up);
         int unread = 0;
-        if (!conn->reading || ioctl(conn->watched.file, FIONREAD, &unread) != 0 || unread != 0) {
+        if (!conn->reading) { /* it will be listed again when it waits for its client */
+            conn->looked_at = false;
+            nd_list_remove(link);
+        } else if (ioctl(conn->watched.file, FIONREAD, &unread) != 0 || unread != 0) {
             conn->looked_at = false;
         } else if (!conn->looked_at) {
             conn->looked_at = true; /* TLS may hold some that is read, but not decoded */
@@ -341,6 +360,16 @@ static uint64_t connections_max(uint64_t wanted)
     return ND_MIN(or_default(wanted, UINT64_MAX), (uint64_t)limit.rlim_cur / 2);
 }
 
+static uint64_t largest_body(void)
+{
+    uint64_t largest = 0;
+
+    for (size_t i = 0; i < nd_routes_count; i++) {
+        largest = ND_MAX(largest, (uint64_t)nd_routes_table[i].body_max);
+    }
+    return largest;
+}
+
 static void options_settle(struct nd_http_server *server, const struct nd_http_server_options *from)
 {
     struct nd_http_server_options *options = &server->options;
@@ -352,7 +381,8 @@ static void options_settle(struct nd_http_server *server, const struct nd_http_s
     options->idle_timeout_ms = or_default(from->idle_timeout_ms, 60000);
     options->header_bytes_max = or_default(from->header_bytes_max, HEADER_BYTES_DEFAULT);
     options->connections_max = connections_max(from->connections_max);
-    server->large.max = or_default(from->large_bytes_max, LARGE_BYTES_DEFAULT);
+    server->room =
+        nd_http_room_new(or_default(from->large_bytes_max, LARGE_BYTES_DEFAULT), largest_body());
     server->small.max = SMALL_BYTES_MAX;
     server->pool_size = (size_t)options->header_bytes_max + POOL_EXTRA;
     server->trims = strcmp(MHD_get_version(), "0.9.75") == 0;
@@ -518,6 +548,7 @@ void nd_http_server_stop(struct nd_http_server *server)
     }
     nd_tls_free(server->tls);
     nd_http_meters_free(server->meters);
+    nd_http_room_free(server->room);
     nd_free(server->loops);
     nd_cond_release(&server->changed);
     nd_mutex_release(&server->lock);

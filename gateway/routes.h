@@ -30,6 +30,7 @@ void nd_handle_none(struct nd_http_request *request, const char *allow);
 
 extern nd_http_handler nd_handle_create_topic, nd_handle_list_topics, nd_handle_get_topic;
 extern nd_http_handler nd_handle_alter_topic, nd_handle_delete_topic;
+extern nd_http_handler nd_admit_produce_batch; /* nd_route.admit */
 extern nd_http_handler nd_handle_produce, nd_handle_produce_batch, nd_handle_consume, nd_handle_ack;
 extern nd_http_handler nd_handle_create_user, nd_handle_list_users, nd_handle_get_user;
 extern nd_http_handler nd_handle_delete_user, nd_handle_set_grants, nd_handle_set_password;

@@ -195,6 +195,76 @@ class HttpTest(unittest.TestCase):
 
 
 class Framing(HttpTest):
+    def ours(self, answer, data):
+        """It looks as all our answers do, and says that the connection ends."""
+        self.assertEqual(answer.headers.get("Connection"), "close", data)
+        if answer.status == 431:
+            self.assertEqual(answer.headers["Content-Type"], "text/plain; charset=utf-8", data)
+            self.assertEqual(answer.body, b"request header fields too large\n", data)
+        else:
+            self.assertEqual(answer.headers["Content-Type"], "application/json", data)
+            self.assertTrue(answer.error(), data)
+            self.assertTrue(answer.body.endswith(b"}\n"), data)
+        self.assertIn("Date", answer.headers)
+
+    def test_what_the_library_refuses_by_itself_is_answered_as_all_the_rest(self):
+        line, chunks = b"GET /v1/show/x HTTP/1.1\r\n", b"Transfer-Encoding: chunked"
+        tail = HOST + b"\r\n"
+        for data, status in (
+                # The request line.
+                (b"GET /v1/show/x HTTP/2.0\r\n" + tail, 505), (b"GET /v1/show/x HTTP/0.9\r\n" + tail, 505),
+                (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505), (b"GET /v1/show/x\r\n" + tail, 400),
+                (b"GET /v1/show/x http/1.1\r\n" + tail, 400), (b"GET /v1/show/x HTTP/1.10\r\n" + tail, 400),
+                (b"GET /v1/show/x HTTP/1.1 \r\n" + tail, 400), (b"GET \r\n" + tail, 400),
+                (b"GET /v1/show/" + b"a" * 100000 + b" HTTP/1.1\r\n" + tail, 431),
+                (b"GET /v1/show/x?" + b"a" * 200000 + b" HTTP/1.1\r\n" + tail, 431),
+                (b"a" * 100000 + b"\r\n" + tail, 431),
+                # Headers.
+                (line + b"no colon\r\n" + tail, 400), (line + HOST + b"no colon\r\n\r\n", 400),
+                (line + b"X: " + b"a" * 200000 + b"\r\n" + tail, 431), (line + b"X: a\r\n" * 20000 + tail, 431),
+                (line + b"X: a\r\n" + b" b\r\n" * 30000 + tail, 431), (line + b"a" * 200000 + b"\r\n" + tail, 431),
+                (line + b"Cookie: " + b"a" * 45000 + b"\r\n" + tail, 431),
+                (line + b"Cookie: " + b"a;" * 20000 + b"\r\n" + tail, 431),
+                (line + b"Cookie: " + b"a;" * 20000 + b"\r\nContent-Length: x\r\n" + tail, 431),
+                # Lengths.
+                *((request("POST", "/v1/echo", b"Content-Length: " + length, body=b"hello"), status)
+                  for length, status in ((b"x", 400), (b"-1", 400), (b"", 400), (b"5 5", 400), (b"0x5", 400),
+                                         (b"18446744073709551616", 413), (b"9" * 1000, 413))),
+                # Chunks.
+                *((request("POST", "/v1/echo", chunks, body=body), status)
+                  for body, status in ((b"z\r\n", 400), (b"5\r\nhelloXY", 400), (b"ffffffffffffffffff\r\n", 413),
+                                       (b"0\r\nno colon\r\n\r\n", 400), (b"0\r\nX: " + b"a" * 200000, 431),
+                                       (b"0\r\nA: b\r\nno colon\r\n\r\n", 400)))):
+            for before in (b"", request("GET", "/healthz")):
+                conn = self.conn()
+                try:
+                    conn.send(before + data)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                with self.subTest(data=data[:100], before=before[:3]):
+                    if before:
+                        self.assertEqual(conn.answer().status, 200)
+                    answer = conn.answer()
+                    self.assertEqual(answer.status, status)
+                    self.ours(answer, data[:100])
+                    self.assertTrue(conn.ended(), conn.left)
+
+    def test_a_query_of_many_parts_is_read_as_it_is(self):
+        for query in ("a&" * 20000, "=" * 60000, "&" * 60000, "%zz;" * 15000, "a?b", ""):
+            conn = self.conn()
+            conn.send(request("GET", "/v1/show/x?" + query) + request("GET", "/v1/show/y?z"))
+            self.assertEqual(json.loads(conn.answer().body), ["GET", "x", query, "127.0.0.1"])
+            self.assertEqual(json.loads(conn.answer().body), ["GET", "y", "z", "127.0.0.1"])
+
+    def test_credentials_that_are_given_twice_are_refused(self):
+        for fields in ((b"Authorization: a", b"Authorization: b"), (b"Authorization: a", b"authorization: a"),
+                       (b"Authorization:", b"Authorization: a")):
+            conn = self.conn()
+            conn.send(request("GET", "/v1/show/x", *fields))
+            answer = conn.answer()
+            self.assertEqual((answer.status, answer.error()), (400, "bad request: more than one Authorization"))
+            self.assertTrue(conn.ended())
+
     def refused(self, data, status=(400,)):
         """One answer of that status, then the end: nothing behind it is taken for a request."""
         conn = self.conn()
@@ -208,8 +278,8 @@ class Framing(HttpTest):
             self.assertIn(None, status, data)
             return
         self.assertIn(answer.status, status, data)
-        conn.ended() # the library itself sends its 400 about a Content-Length with two heads
-        self.assertNotIn(b"smuggled", answer.body + conn.left, data)
+        self.ours(answer, data)
+        self.assertTrue(conn.ended(), (data, conn.left)) # nothing behind it: no second head, nothing smuggled
 
     def test_a_head_that_two_servers_could_read_differently_is_refused(self):
         post_head = b"POST /v1/echo HTTP/1.1\r\n" + HOST
@@ -455,10 +525,9 @@ class Answers(HttpTest):
                 conn.send(head)
             except (BrokenPipeError, ConnectionResetError):
                 pass
-            try:
-                self.assertIn(conn.answer().status, (414, 431))
-            except (EOFError, ConnectionResetError):
-                pass # the library does not wait for what it does not read
+            answer = conn.answer()
+            self.assertEqual((answer.status, answer.body), (431, b"request header fields too large\n"))
+            self.assertTrue(conn.ended())
 
     def test_only_100_continue_is_expected(self):
         self.assertEqual(self.one(request("GET", "/healthz", b"Expect: a-miracle")).status, 417)
@@ -513,18 +582,31 @@ class Bodies(HttpTest):
         self.assertEqual(conn.answer().status, 413)
         self.assertTrue(conn.ended())
 
-    def test_a_chunked_body_above_the_cap_is_read_a_while(self):
-        conn = self.conn()
-        conn.send(chunked("/v1/echo", b"x" * (MIB + 1), 1000) + SMUGGLED)
-        self.assertEqual(conn.answer().status, 413)
-        self.assertTrue(conn.ended())
-        conn = self.conn()
-        try:
-            conn.send(chunked("/v1/echo", b"x" * (4 * MIB), 65536))
-            conn.ended()
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        self.assertEqual(conn.left, b"") # cut, without an answer
+    def test_a_chunked_body_above_the_cap_is_read_for_another_mebibyte(self):
+        for path, cap in (("/v1/small", 65536), ("/v1/echo", MIB), ("/v1/batch", 16 * MIB), ("/v1/guarded", 16 * MIB)):
+            for size, status in ((cap, 200), (cap + 1, 413), (cap + MIB, 413), (cap + MIB + 1, None)):
+                for piece in (size, 70001):
+                    conn = self.conn()
+                    body = chunked(path, b"x" * size, piece, b"Authorization: now")
+                    try:
+                        conn.send(body + SMUGGLED)
+                    except (BrokenPipeError, ConnectionResetError):
+                        pass
+                    if status is None: # cut, without an answer
+                        self.assertTrue(conn.ended(), (path, size, conn.left))
+                    else:
+                        self.assertEqual(conn.answer().status, status, (path, size, piece))
+                        self.assertTrue(conn.ended())
+
+    def test_a_chunked_body_that_does_not_matter_is_read_for_a_mebibyte(self):
+        for path in ("/v1/drop", "/v1/echo?drop"):
+            self.assertIn(self.one(chunked(path, b"x" * MIB, 70001)).status, (200, 204))
+            conn = self.conn()
+            try:
+                conn.send(chunked(path, b"x" * (MIB + 1), 70001))
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            self.assertTrue(conn.ended(), conn.left)
 
     def test_an_endless_chunked_body_ends(self):
         conn = self.conn()
@@ -559,14 +641,24 @@ class Bodies(HttpTest):
         self.assertEqual(conn.answer().status, 413)
         self.assertTrue(conn.ended())
 
+    def upload(self, size, *fields, path="/v1/batch", of=16 * MIB):
+        """A request that has sent `size` bytes of a body of `of`."""
+        conn = self.conn()
+        conn.send(request("POST", path, b"Content-Length: %d" % of, *fields) + b"x" * size)
+        return conn
+
+    def held(self, size):
+        """Until there is no room left for a body of that size."""
+        wait_until(lambda: self.one(request("POST", "/v1/batch", b"Content-Length: %d" % size,
+                                            b"Expect: 100-continue")).status == 503, "the room is taken")
+
     def test_large_bodies_share_a_budget(self):
         body = os.urandom(12 * MIB)
         self.assertEqual(json.loads(self.one(post("/v1/batch", body)).body)["size"], len(body))
         self.assertEqual(json.loads(self.one(chunked("/v1/batch", body, 100000)).body)["size"], len(body))
         holder = self.conn()
         holder.send(post("/v1/batch", body)[:-1]) # all but its last byte
-        wait_until(lambda: self.one(request("POST", "/v1/batch", b"Content-Length: %d" % (9 * MIB),
-                                            b"Expect: 100-continue")).status == 503, "the budget is taken")
+        self.held(9 * MIB)
         conn = self.conn()
         conn.send(request("POST", "/v1/batch", b"Content-Length: %d" % (9 * MIB)))
         answer = conn.answer()
@@ -576,6 +668,192 @@ class Bodies(HttpTest):
         holder.send(body[-1:])
         self.assertEqual(holder.answer().status, 200)
         wait_until(lambda: self.one(post("/v1/batch", body[:9 * MIB])).status == 200, "the budget is given back")
+
+    def test_who_sends_nothing_takes_no_room(self):
+        silent = [self.upload(size) for size in (0, 0, 1, 65536, 65537, MIB)]
+        answer = self.one(post("/v1/batch", b"x" * (12 * MIB)))
+        self.assertEqual(json.loads(answer.body)["size"], 12 * MIB)
+        self.assertEqual(len(silent), 6)
+
+    def test_one_that_finds_no_room_on_its_way_is_told_at_once(self):
+        late = self.upload(2 * MIB, b"Authorization: now-a", path="/v1/guarded")
+        early = self.upload(16 * MIB - 1, b"Authorization: now-b", path="/v1/guarded")
+        self.held(4 * MIB)
+        try:
+            late.send(b"x" * (14 * MIB - 1)) # its end never comes
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        answer = late.answer()
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
+        self.assertIn("limit", answer.error())
+        self.assertTrue(late.ended())
+        early.send(b"x")
+        self.assertEqual(early.answer().status, 200)
+
+
+class Guarded(HttpTest):
+    """Bodies above 1 MiB where the caller is asked for first."""
+
+    OPTIONS = {"large_bytes_max": 40 * MIB}
+
+    def upload(self, who, size, of=16 * MIB, *fields):
+        conn = self.conn()
+        known = (b"Authorization: " + who,) if who else ()
+        conn.send(request("POST", "/v1/guarded", b"Content-Length: %d" % of, *known, *fields) + b"x" * size)
+        return conn
+
+    def asking(self, count):
+        wait_until(lambda: self.server.counts()["asking"] == count, "they are asked for")
+
+    def decide(self, word):
+        return int(self.one(post("/v1/decide/" + word, b"")).body)
+
+    def test_strangers_are_refused_without_their_body(self):
+        for conn in [self.upload(b"", 0) for _ in range(8)] + [self.upload(b"", 5000)]:
+            answer = conn.answer()
+            self.assertEqual((answer.status, answer.headers["Connection"]), (401, "close"))
+            self.assertEqual(answer.headers["WWW-Authenticate"], 'Basic realm="narad"')
+            self.assertTrue(conn.ended())
+
+    def test_nobody_takes_room_before_the_word_is_there(self):
+        waiting = [self.upload(b"ask", MIB // 2) for _ in range(6)]
+        self.asking(6)
+        self.assertEqual(self.one(post("/v1/guarded", b"x" * (16 * MIB), b"Authorization: now")).status, 200)
+        self.assertEqual(self.decide("no"), 6)
+        for conn in waiting:
+            answer = conn.answer()
+            self.assertEqual((answer.status, answer.error()), (403, "not allowed"))
+            self.assertTrue(conn.ended())
+
+    def test_who_may_goes_on_with_its_body_and_its_connection(self):
+        body = os.urandom(3 * MIB)
+        for who in (b"now", b"later", b"ask"):
+            conn = self.conn()
+            for _ in range(2):
+                conn.send(post("/v1/guarded", body, b"Authorization: " + who)[:MIB])
+                if who == b"ask":
+                    self.asking(1)
+                    self.decide("yes")
+                conn.send(post("/v1/guarded", body, b"Authorization: " + who)[MIB:])
+                self.assertEqual(json.loads(conn.answer().body)["size"], len(body))
+            conn.send(post("/v1/echo", b"abc"))
+            self.assertEqual(json.loads(conn.answer().body)["size"], 3)
+
+    def test_bodies_up_to_a_mebibyte_ask_nobody(self):
+        for data in (post("/v1/guarded", b"x" * MIB), chunked("/v1/guarded", b"x" * MIB, 70001)):
+            self.assertEqual(json.loads(self.one(data).body)["size"], MIB)
+
+    def test_100_continue_waits_for_the_word(self):
+        expect = b"Expect: 100-continue"
+        conn = self.upload(b"ask", 0, 2 * MIB, expect)
+        self.asking(1)
+        conn.sock.settimeout(0.3)
+        with self.assertRaises(TimeoutError):
+            conn.more()
+        conn.sock.settimeout(PATIENCE)
+        self.decide("yes")
+        self.assertEqual(conn.answer().status, 100)
+        conn.send(b"x" * (2 * MIB))
+        self.assertEqual(json.loads(conn.answer().body)["size"], 2 * MIB)
+        for who, word, status in ((b"", None, 401), (b"ask", "no", 403)):
+            conn = self.upload(who, 0, 2 * MIB, expect)
+            if word:
+                self.asking(1)
+                self.decide(word)
+            self.assertEqual(conn.answer().status, status)
+            self.assertTrue(conn.ended())
+
+    def test_a_chunked_body_asks_when_it_passes_a_mebibyte(self):
+        for who, status in ((b"now", 200), (b"later", 200)):
+            for size in (MIB + 1, 2 * MIB, 16 * MIB):
+                for piece in (size, 70001):
+                    answer = self.one(chunked("/v1/guarded", b"x" * size, piece, b"Authorization: " + who))
+                    self.assertEqual((answer.status, json.loads(answer.body)["size"]), (status, size))
+        data = chunked("/v1/guarded", b"x" * (2 * MIB - 70001), 70001, b"Authorization: ask")
+        for word, status in (("yes", 200), ("no", 403)):
+            conn = self.conn()
+            conn.send(data[:MIB + 200000])
+            self.asking(1)
+            self.decide(word)
+            conn.send(data[MIB + 200000:])
+            self.assertEqual(conn.answer().status, status)
+            self.assertTrue(conn.ended())
+
+    def test_a_chunked_body_of_a_stranger_is_read_for_another_mebibyte(self):
+        for size, status in ((MIB + 1, 401), (2 * MIB - 70001, 401), (4 * MIB, None)):
+            conn = self.conn()
+            try:
+                conn.send(chunked("/v1/guarded", b"x" * size, 70001))
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            if status:
+                self.assertEqual(conn.answer().status, status)
+            self.assertTrue(conn.ended(), conn.left)
+
+    def test_who_leaves_while_it_is_asked_for_leaves_nothing(self):
+        before = self.server.descriptors()
+        for word in ("yes", "no"):
+            for _ in range(5):
+                self.upload(b"ask", MIB // 2)
+                conn = self.conn()
+                conn.send(chunked("/v1/guarded", b"x" * (2 * MIB), 70001, b"Authorization: ask")[:MIB + 200000])
+            self.asking(10)
+            self.doCleanups()
+            self.assertEqual(self.decide(word), 10)
+            wait_until(lambda: self.server.descriptors() <= before, "descriptors come back")
+        self.assertEqual(self.one(post("/v1/guarded", b"x" * (16 * MIB), b"Authorization: now")).status, 200)
+
+    def test_nobody_keeps_all_others_out(self):
+        held = [self.upload(b"now-slow", 0, 16 * MIB, b"Expect: 100-continue") for _ in range(2)]
+        for conn in held:
+            self.assertEqual(conn.answer().status, 100)
+        for conn in held:
+            conn.send(b"x" * (10 * MIB)) # together its half of 40 MiB
+        wait_until(lambda: self.upload(b"now-slow", 0, 2 * MIB, b"Expect: 100-continue").answer().status == 503,
+                   "it has no room for another")
+        answer = self.one(post("/v1/guarded", b"x" * (16 * MIB), b"Authorization: now-other"))
+        self.assertEqual(json.loads(answer.body)["size"], 16 * MIB)
+        held[0].send(b"x" * MIB) # one MiB too many
+        self.assertEqual(held[0].answer().status, 503)
+        self.assertTrue(held[0].ended())
+        held[1].send(b"x" * (6 * MIB))
+        self.assertEqual(held[1].answer().status, 200)
+
+
+class Secrets(HttpTest):
+    def found(self, text):
+        """Is it anywhere in what the process can write to?"""
+        process = f"/proc/{self.server.process.pid}"
+        with open(process + "/maps", encoding="utf-8") as maps, open(process + "/mem", "rb", 0) as memory:
+            for line in maps:
+                span, rights = line.split()[:2]
+                start, end = (int(part, 16) for part in span.split("-"))
+                if rights.startswith("rw"):
+                    memory.seek(start)
+                    try:
+                        if text in memory.read(end - start):
+                            return True
+                    except OSError:
+                        pass # what cannot be read
+        return False
+
+    def test_a_body_with_secrets_leaves_none_in_memory(self):
+        text = os.urandom(16).hex().encode()
+        before = self.server.descriptors()
+        for size in (100, 5000, 65536):
+            body = (text * (size // len(text) + 1))[:size]
+            parked = self.conn() # so that memory is in use, and freed in between
+            parked.send(request("GET", "/v1/park/secret"))
+            for data in (post("/v1/small", body), chunked("/v1/small", body, 777), post("/v1/small", body + b"x" * MIB),
+                         chunked("/v1/small", body + b"x" * 65536, 777)):
+                with Conn(self.server.connect()) as conn:
+                    conn.send(data)
+                    self.assertIn(conn.answer().status, (200, 413))
+            self.one(post("/v1/release/secret", b""))
+            self.assertEqual(parked.answer().status, 200)
+        self.doCleanups()
+        wait_until(lambda: self.server.descriptors() <= before, "all are closed") # and the library's memory is gone
+        wait_until(lambda: not self.found(text), "nothing is left")
 
 
 class Waiting(HttpTest):
@@ -617,7 +895,24 @@ class Waiting(HttpTest):
             conns = self.park("gone", 20)
             for conn in conns:
                 end(conn)
-            wait_until(lambda before=gone: self.server.counts() == {"parked": 0, "gone": before + 20}, "all are noticed")
+            all_gone = {"parked": 0, "asking": 0, "gone": gone + 20}
+            wait_until(lambda want=all_gone: self.server.counts() == want, "all are noticed")
+
+    def test_a_half_closed_client_that_is_slow_costs_nothing(self):
+        def wakes():
+            folder, total = f"/proc/{self.server.process.pid}/task", 0
+            for thread in os.listdir(folder):
+                with open(f"{folder}/{thread}/status") as file:
+                    total += next(int(line.split()[1]) for line in file if line.startswith("voluntary"))
+            return total
+
+        conn = self.conn(small_buffers=True) # its answer does not fit
+        conn.send(request("GET", "/v1/big"))
+        conn.sock.shutdown(socket.SHUT_WR)
+        self.assertEqual(conn.head()[0], 200)
+        before, pause = wakes(), threading.Event()
+        pause.wait(2)
+        self.assertLess(wakes() - before, 60) # one each 10 ms would be 200
 
     def test_hang_ups_and_releases_cross(self):
         for _ in range(10):
@@ -704,6 +999,17 @@ class Limits(unittest.TestCase):
         again.send(b"GET /healthz HTTP/1.1\r\n")
         self.assertTrue(again.ended())
         self.assertIn(b"narad_http_connections_cut_total 4", server.get("/metrics").body)
+
+    def test_who_holds_room_and_stops_sending_is_cut(self):
+        server = self.server(read_timeout_ms=8000, large_bytes_max=20 * MIB)
+        started = time.monotonic()
+        small, large = self.conn(server), self.conn(server)
+        small.send(request("POST", "/v1/batch", b"Content-Length: 9000000") + b"x" * MIB)
+        large.send(request("POST", "/v1/batch", b"Content-Length: 9000000") + b"x" * (5 * MIB))
+        self.assertTrue(large.ended()) # after a quarter of the time for a request
+        between = time.monotonic() - started
+        self.assertTrue(small.ended()) # it holds none
+        self.assertLess(between + 1, time.monotonic() - started)
 
     def test_an_idle_connection_is_closed(self):
         server = self.server(idle_timeout_ms=500)
@@ -872,6 +1178,18 @@ class Ending(unittest.TestCase):
             conn.sock.close()
         server.close()
 
+    def test_a_stop_answers_who_is_asked_for(self):
+        server = Server()
+        conns = [Conn(server.connect()) for _ in range(10)]
+        for conn in conns[:5]:
+            conn.send(request("POST", "/v1/guarded", b"Content-Length: 2000000", b"Authorization: ask"))
+        for conn in conns[5:]:
+            conn.send(chunked("/v1/guarded", b"x" * (2 * MIB), 70001, b"Authorization: ask")[:MIB + 200000])
+        wait_until(lambda: server.counts()["asking"] == 10, "they are asked for")
+        server.close()
+        for conn in conns:
+            conn.sock.close()
+
     def test_a_stop_under_load_ends(self):
         def hammer():
             try:
@@ -948,6 +1266,17 @@ class Tls(unittest.TestCase):
             self.assertEqual(conn.answer().status, 200)
         conn.send(request("POST", "/v1/echo", b"Content-Length: 9000000"))
         self.assertEqual(conn.answer().status, 413)
+        for data, status in ((post("/v1/guarded", body * 2, b"Authorization: later"), 200),
+                             (chunked("/v1/guarded", body * 2, 70001, b"Authorization: later"), 200),
+                             (request("POST", "/v1/guarded", b"Content-Length: 9000000"), 401),
+                             (request("POST", "/v1/echo", b"Content-Length: x", body=b"hello"), 400),
+                             (request("GET", "/v1/show/x", b"X: " + b"a" * 100000), 431),
+                             (b"GET /v1/show/x HTTP/2.0\r\n\r\n", 505)):
+            conn = self.client(server, "one")
+            conn.send(data)
+            self.assertEqual(conn.answer().status, status)
+            if status != 200:
+                self.assertTrue(conn.ended(), conn.left)
         with self.assertRaises((ssl.SSLError, ConnectionResetError)):
             self.client(server, "one", version=ssl.TLSVersion.TLSv1_2)
         plain = Conn(server.connect())

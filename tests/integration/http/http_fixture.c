@@ -27,14 +27,15 @@ struct waiting {
     struct nd_list link;
     struct nd_http_request *request;
     char name[64];
+    bool asks; /* it is to be admitted rather than answered; its memory is its own */
 };
 
 static struct {
     struct nd_mutex lock;
     struct nd_cond changed;
-    struct nd_list parked, handed; /* guarded by lock */
-    unsigned gone;                 /* guarded by lock */
-    bool stopping;                 /* guarded by lock */
+    struct nd_list parked, handed, asking; /* guarded by lock */
+    unsigned gone;                         /* guarded by lock */
+    bool stopping;                         /* guarded by lock */
     struct nd_thread thread;
 } state;
 
@@ -58,9 +59,15 @@ static void other_thread(void *arg)
             nd_cond_wait(&state.changed, &state.lock);
             continue;
         }
-        struct nd_http_request *request = ND_CONTAINER_OF(link, struct waiting, link)->request;
+        struct waiting *waiting = ND_CONTAINER_OF(link, struct waiting, link);
+        struct nd_http_request *request = waiting->request;
         nd_mutex_unlock(&state.lock);
-        answer_number(request, 200, nd_http_body_bytes(request).size);
+        if (waiting->asks) {
+            nd_free(waiting);
+            nd_http_admit(request, nd_http_authorization(request));
+        } else {
+            answer_number(request, 200, nd_http_body_bytes(request).size);
+        }
         nd_mutex_lock(&state.lock);
     }
     nd_mutex_unlock(&state.lock);
@@ -140,14 +147,17 @@ static void handle_release(struct nd_http_request *request)
 static void handle_counts(struct nd_http_request *request)
 {
     struct nd_buf body;
-    unsigned parked = 0;
+    unsigned parked = 0, asking = 0;
 
     nd_buf_init(&body, 1000);
     nd_mutex_lock(&state.lock);
     ND_LIST_FOREACH (&state.parked, link) {
         parked++;
     }
-    nd_buf_printf(&body, "{\"parked\":%u,\"gone\":%u}\n", parked, state.gone);
+    ND_LIST_FOREACH (&state.asking, link) {
+        asking++;
+    }
+    nd_buf_printf(&body, "{\"parked\":%u,\"gone\":%u,\"asking\":%u}\n", parked, state.gone, asking);
     nd_mutex_unlock(&state.lock);
     nd_http_answer(request, 200, "application/json", &body);
 }
@@ -160,6 +170,71 @@ static void handle_async(struct nd_http_request *request)
     nd_list_append(&state.handed, &waiting->link);
     nd_cond_signal(&state.changed);
     nd_mutex_unlock(&state.lock);
+}
+
+/* --- may it send a large body? --- */
+
+static bool is_who(struct nd_slice who, const char *kind)
+{
+    return who.size >= strlen(kind) && memcmp(who.data, kind, strlen(kind)) == 0;
+}
+
+static void hand(struct nd_list *list, struct nd_http_request *request)
+{
+    struct waiting *waiting = nd_xcalloc(1, sizeof *waiting);
+
+    waiting->request = request;
+    waiting->asks = true;
+    nd_mutex_lock(&state.lock);
+    nd_list_append(list, &waiting->link);
+    nd_cond_signal(&state.changed);
+    nd_mutex_unlock(&state.lock);
+}
+
+/* By the Authorization header: "now...", "later..." (from another thread), "ask..." (as
+ * /v1/decide says), else no. */
+static void admit(struct nd_http_request *request)
+{
+    struct nd_slice who = nd_http_authorization(request);
+
+    if (is_who(who, "now")) {
+        nd_http_admit(request, who);
+    } else if (is_who(who, "later")) {
+        hand(&state.handed, request);
+    } else if (is_who(who, "ask")) {
+        hand(&state.asking, request);
+    } else {
+        nd_http_set_header(request, "WWW-Authenticate", "Basic realm=\"narad\"");
+        nd_http_answer_error(request, 401, "authentication required");
+    }
+}
+
+static uint64_t decide(bool yes)
+{
+    struct nd_list mine = ND_LIST_INIT(mine);
+    uint64_t count = 0;
+
+    nd_mutex_lock(&state.lock);
+    nd_list_move(&mine, &state.asking);
+    nd_mutex_unlock(&state.lock);
+    for (struct nd_list *link; (link = nd_list_pop(&mine)) != NULL; count++) {
+        struct waiting *waiting = ND_CONTAINER_OF(link, struct waiting, link);
+        struct nd_http_request *request = waiting->request;
+        nd_free(waiting);
+        if (yes) {
+            nd_http_admit(request, nd_http_authorization(request));
+        } else {
+            nd_http_answer_error(request, 403, "not allowed");
+        }
+    }
+    return count;
+}
+
+static void handle_decide(struct nd_http_request *request)
+{
+    bool yes = nd_slice_equal(nd_http_path_value(request, 0), nd_slice_str("yes"));
+
+    answer_number(request, 200, decide(yes));
 }
 
 /* --- the rest --- */
@@ -268,7 +343,9 @@ static bool query_drops(struct nd_slice query)
 const struct nd_route nd_routes_table[] = {
     {"POST", "/v1/echo", MIB, .handle = handle_echo, .body_dropped = query_drops},
     {"POST", "/v1/batch", 16 * MIB, .handle = handle_echo},
-    {"POST", "/v1/small", 64 << 10, .handle = handle_echo},
+    {"POST", "/v1/guarded", 16 * MIB, .handle = handle_echo, .admit = admit},
+    {"POST", "/v1/decide/{word}", 0, .handle = handle_decide},
+    {"POST", "/v1/small", 64 << 10, .handle = handle_echo, .secret = true},
     {"POST", "/v1/drop", 0, .handle = handle_drop},
     {"POST", "/v1/accept", MIB, .handle = handle_accept},
     {"POST", "/v1/async", MIB, .handle = handle_async},
@@ -362,6 +439,7 @@ int main(int argc, char **argv)
     nd_cond_init(&state.changed);
     nd_list_init(&state.parked);
     nd_list_init(&state.handed);
+    nd_list_init(&state.asking);
     options.metrics = metrics = nd_metrics_new();
     options.log = nd_log_new(2, ND_LOG_INFO, ND_LOG_TEXT);
     ND_ASSERT(nd_thread_start(&state.thread, "other", other_thread, NULL));
@@ -375,6 +453,7 @@ int main(int argc, char **argv)
     nd_http_server_drain(server);
     (void)nd_http_server_wait(server, 100);
     release(nd_slice_make(NULL, 0), &ignored); /* what still waits is answered */
+    (void)decide(false);
     nd_http_server_stop(server);
     nd_mutex_lock(&state.lock);
     state.stopping = true;
