@@ -2,7 +2,10 @@
 """A password is in the memory of a node only while it is checked or hashed: what of the node is looked at,
 byte for byte, after requests that took it and requests that refused it."""
 
+import json
 import unittest
+import urllib.error
+import urllib.request
 
 import grpc
 
@@ -64,6 +67,33 @@ class Forgotten(unittest.TestCase):
         self.refused(CODE.UNAUTHENTICATED, Person(self.node, "bob", "wrong-for-bob").admin.CheckAccess,
                      admin_pb2.CheckAccessRequest())
         self.forgets("password-of-bob-once", "wrong-for-bob")
+
+    def http(self, status, method, path, who, **members):
+        with open(self.node.path("ready.json"), encoding="utf-8") as file:
+            address = json.load(file)["http_addr"]
+        request = urllib.request.Request(f"http://{address}{path}", method=method, data=json.dumps(members).encode(),
+                                         headers={"Authorization": basic(*who)[0][1]})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                self.assertEqual(answer.status, status)
+        except urllib.error.HTTPError as refusal:
+            self.assertEqual(refusal.code, status)
+
+    def test_passwords_that_come_by_http_are_forgotten(self):
+        root = ("admin", ROOT_PASSWORD)
+        self.http(201, "POST", "/v1/users", root, username="flo", password="made-over-http", grants=[])
+        self.http(204, "PUT", "/v1/users/flo/password", root, new_password="set-over-http")
+        self.http(204, "PUT", "/v1/users/flo/password", ("flo", "set-over-http"), new_password="own-over-http",
+                  current_password="set-over-http")
+        flo = ("flo", "own-over-http")
+        self.http(401, "GET", "/v1/topics", ("flo", "guessed-over-http"))
+        self.http(401, "POST", "/v1/users", ("nobody", "x"), username="eve", password="stranger-over-http")
+        self.http(403, "POST", "/v1/users", flo, username="eve", password="no-right-over-http")
+        self.http(403, "PUT", "/v1/users/flo/password", flo, new_password="new-over-http",
+                  current_password="wrong-over-http")
+        self.http(400, "POST", "/v1/users", root, username="bad name", password="bad-name-over-http")
+        self.forgets("made-over-http", "set-over-http", "own-over-http", "guessed-over-http", "stranger-over-http",
+                     "no-right-over-http", "new-over-http", "wrong-over-http", "bad-name-over-http")
 
     def test_the_first_password_is_forgotten(self):
         """It comes by the environment, and root logged in with it."""
