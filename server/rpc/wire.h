@@ -43,8 +43,7 @@ ND_CHECKED enum nd_err nd_wire_get_items(struct nd_slice in, struct nd_arena *ar
 /* ConsumeResponse.messages (1), SubscribeResponse.messages (1), ReplayResponse.messages (1),
  * PollResult.messages (4). */
 size_t nd_wire_put_message(uint8_t *at, uint32_t field, const struct nd_delivery *delivery);
-/* ProduceResponse.placements (1), ProduceResult.placements (4). `base` etc.: from the batch's runs.
- */
+/* ProduceResponse.placements (1), ProduceResult.placements (4). */
 size_t nd_wire_put_placement(uint8_t *at, uint32_t field, const struct nd_placement *placement);
 /* AckResponse.results (1), SubscribeResponse.results (2). INVALID_ARGUMENT: of the handle;
  * UNSUPPORTED: an action that is none, told as an INVALID_ARGUMENT, too. */
