@@ -129,6 +129,7 @@ static void user_fill(PB(Command) * message, struct user_body *body,
         body->set_password.name = lend(user->name);
         body->set_password.hash = lend(user->hash);
         body->set_password.at_ms = user->updated_at_ms;
+        body->set_password.replaces = lend(command->replaces);
         message->user_set_password = &body->set_password;
     } else {
         narad__cluster__v1__user_delete__init(&body->delete);
@@ -262,7 +263,9 @@ static enum nd_err user_body_get(const PB(Command) * message, struct nd_command 
 {
     const ProtobufCMessage *body = NULL;
     struct user_texts texts = {.name = "", .hash = ""};
+    bool fits = true;
 
+    out->replaces[0] = '\0';
     if (message->body_case == PB_BODY(USER_CREATE)) {
         const PB(UserCreate) *from = message->user_create;
         body = &from->base;
@@ -280,11 +283,15 @@ static enum nd_err user_body_get(const PB(Command) * message, struct nd_command 
         const PB(UserSetPassword) *from = message->user_set_password;
         body = &from->base;
         texts = (struct user_texts){from->name, from->hash, from->at_ms, 0, NULL};
+        fits = text_get(out->replaces, sizeof out->replaces, from->replaces);
     } else {
         body = &message->user_delete->base;
         texts.name = message->user_delete->name;
     }
-    return body->n_unknown_fields != 0 ? ND_ERR_UNSUPPORTED : user_get(out, texts);
+    if (body->n_unknown_fields != 0) {
+        return ND_ERR_UNSUPPORTED;
+    }
+    return fits ? user_get(out, texts) : ND_ERR_CORRUPT;
 }
 
 static enum nd_err body_get(const PB(Command) * message, struct nd_command *out)
@@ -391,6 +398,10 @@ enum nd_err nd_command_user_check(const struct nd_command *command, struct nd_er
     if (err == ND_OK && command->kind != ND_COMMAND_USER_SET_GRANTS &&
         command->kind != ND_COMMAND_USER_DELETE) {
         err = nd_user_hash_check(nd_slice_str(user->hash), msg);
+    }
+    if (err == ND_OK && command->kind == ND_COMMAND_USER_SET_PASSWORD &&
+        command->replaces[0] != '\0') {
+        err = nd_user_hash_check(nd_slice_str(command->replaces), msg);
     }
     return err != ND_OK ? err : nd_grants_check(user->grants, user->grants_count, msg);
 }

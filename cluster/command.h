@@ -57,7 +57,11 @@ struct nd_command {
         /* Of the five about users, a reference. What the command does not carry is empty: create
          * name, hash, grants; seed hash; set grants name, grants; set password name, hash; delete
          * name. updated_at_ms is when it was proposed. */
-        struct nd_user *user;
+        struct {
+            struct nd_user *user;
+            /* Set password: only in the place of that hash; "": of any. */
+            char replaces[ND_USER_HASH_SIZE_MAX + 1];
+        };
     };
 };
 

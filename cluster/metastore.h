@@ -132,8 +132,13 @@ void nd_metastore_seed_root(struct nd_metastore *metastore, const char *hash, nd
 void nd_metastore_set_grants(struct nd_metastore *metastore, const char *name,
                              const struct nd_grant *grants, uint32_t count, nd_user_done_fn *done,
                              void *arg);
-void nd_metastore_set_password(struct nd_metastore *metastore, const char *name, const char *hash,
-                               nd_user_done_fn *done, void *arg);
+struct nd_password_change {
+    const char *name, *hash;
+    const char *replaces; /* only in the place of that hash, else CONFLICT; NULL: of any */
+};
+void nd_metastore_set_password(struct nd_metastore *metastore,
+                               const struct nd_password_change *change, nd_user_done_fn *done,
+                               void *arg);
 void nd_metastore_delete_user(struct nd_metastore *metastore, const char *name,
                               nd_user_done_fn *done, void *arg);
 

@@ -2,6 +2,7 @@
  * there once its entry has been applied; Raft calls back right behind the apply, so the outcome of
  * the entry applied last is the outcome of this change. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "storage/base/alloc.h"
 
@@ -247,13 +248,16 @@ void nd_metastore_delete_topic(struct nd_metastore *metastore, const char *name,
 }
 
 void nd_metastore_propose_user(struct nd_metastore *metastore, enum nd_command_kind kind,
-                               struct nd_user *user, nd_user_done_fn *done, void *arg)
+                               struct nd_user *user, const char *replaces, nd_user_done_fn *done,
+                               void *arg)
 {
     const struct nd_env *env = metastore->options.env;
     struct change *change = change_new(metastore, kind, NULL, arg);
 
     change->user_done = done;
     change->command.user = user;
+    snprintf(change->command.replaces, sizeof change->command.replaces, "%s",
+             replaces == NULL ? "" : replaces);
     user->updated_at_ms = (int64_t)env->wall_ms(env->impl);
     nd_raft_node_post(metastore->node, &change->msg);
 }

@@ -63,9 +63,10 @@ void nd_metastore_publish_members(struct nd_metastore *metastore, const struct n
 void nd_metastore_waiters_drop(struct nd_metastore *metastore);
 
 /* metastore_change.c: proposals. */
-/* `user` is handed over; what is in it: nd_command. @thread any */
+/* `user` is handed over, `replaces` copied (NULL: ""); what is in them: nd_command. @thread any */
 void nd_metastore_propose_user(struct nd_metastore *metastore, enum nd_command_kind kind,
-                               struct nd_user *user, nd_user_done_fn *done, void *arg);
+                               struct nd_user *user, const char *replaces, nd_user_done_fn *done,
+                               void *arg);
 /* On election: make this member known unless it is. @thread raft */
 void nd_metastore_register_self(struct nd_metastore *metastore);
 

@@ -67,7 +67,7 @@ void nd_metastore_create_user(struct nd_metastore *metastore, const struct nd_us
 {
     struct nd_user *request = nd_user_new(user->name, user->grants, user->grants_count);
     hash_set(request, user->hash);
-    nd_metastore_propose_user(metastore, ND_COMMAND_USER_CREATE, request, done, arg);
+    nd_metastore_propose_user(metastore, ND_COMMAND_USER_CREATE, request, NULL, done, arg);
 }
 
 void nd_metastore_seed_root(struct nd_metastore *metastore, const char *hash, nd_user_done_fn *done,
@@ -75,7 +75,7 @@ void nd_metastore_seed_root(struct nd_metastore *metastore, const char *hash, nd
 {
     struct nd_user *request = nd_user_new("", NULL, 0);
     hash_set(request, hash);
-    nd_metastore_propose_user(metastore, ND_COMMAND_USER_SEED_ROOT, request, done, arg);
+    nd_metastore_propose_user(metastore, ND_COMMAND_USER_SEED_ROOT, request, NULL, done, arg);
 }
 
 void nd_metastore_set_grants(struct nd_metastore *metastore, const char *name,
@@ -83,20 +83,22 @@ void nd_metastore_set_grants(struct nd_metastore *metastore, const char *name,
                              void *arg)
 {
     struct nd_user *request = nd_user_new(name, grants, count);
-    nd_metastore_propose_user(metastore, ND_COMMAND_USER_SET_GRANTS, request, done, arg);
+    nd_metastore_propose_user(metastore, ND_COMMAND_USER_SET_GRANTS, request, NULL, done, arg);
 }
 
-void nd_metastore_set_password(struct nd_metastore *metastore, const char *name, const char *hash,
-                               nd_user_done_fn *done, void *arg)
+void nd_metastore_set_password(struct nd_metastore *metastore,
+                               const struct nd_password_change *change, nd_user_done_fn *done,
+                               void *arg)
 {
-    struct nd_user *request = nd_user_new(name, NULL, 0);
-    hash_set(request, hash);
-    nd_metastore_propose_user(metastore, ND_COMMAND_USER_SET_PASSWORD, request, done, arg);
+    struct nd_user *request = nd_user_new(change->name, NULL, 0);
+    hash_set(request, change->hash);
+    nd_metastore_propose_user(metastore, ND_COMMAND_USER_SET_PASSWORD, request, change->replaces,
+                              done, arg);
 }
 
 void nd_metastore_delete_user(struct nd_metastore *metastore, const char *name,
                               nd_user_done_fn *done, void *arg)
 {
     struct nd_user *request = nd_user_new(name, NULL, 0);
-    nd_metastore_propose_user(metastore, ND_COMMAND_USER_DELETE, request, done, arg);
+    nd_metastore_propose_user(metastore, ND_COMMAND_USER_DELETE, request, NULL, done, arg);
 }

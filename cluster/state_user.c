@@ -75,13 +75,17 @@ static enum nd_outcome_code user_set_grants(struct nd_state *state, const struct
     return user_put(state, old, user, out);
 }
 
-static enum nd_outcome_code user_set_password(struct nd_state *state, const struct nd_user *request,
-                                              struct nd_outcome *out)
+static enum nd_outcome_code
+user_set_password(struct nd_state *state, const struct nd_command *command, struct nd_outcome *out)
 {
+    const struct nd_user *request = command->user;
     const struct nd_user *old = user_find(state, request->name);
 
     if (old == NULL) {
         return ND_OUTCOME_USER_NOT_FOUND;
+    }
+    if (command->replaces[0] != '\0' && strcmp(command->replaces, old->hash) != 0) {
+        return ND_OUTCOME_CONFLICT;
     }
     struct nd_user *user = nd_user_new(old->name, old->grants, old->grants_count);
     memcpy(user->hash, request->hash, sizeof user->hash);
@@ -123,7 +127,7 @@ enum nd_outcome_code state_apply_user(struct nd_state *state, const struct nd_co
         return user_set_grants(state, command->user, out);
     }
     if (command->kind == ND_COMMAND_USER_SET_PASSWORD) {
-        return user_set_password(state, command->user, out);
+        return user_set_password(state, command, out);
     }
     ND_ASSERT(command->kind == ND_COMMAND_USER_DELETE);
     return user_delete(state, command->user, out);

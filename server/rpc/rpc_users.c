@@ -35,6 +35,12 @@ static bool is_self(const struct nd_user *actor, const char *username)
     return actor != NULL && strcmp(actor->name, username) == 0;
 }
 
+/* The present password is asked for. */
+static bool is_own(const struct change *change)
+{
+    return is_self(change->actor, change->username) && !nd_user_is_admin(change->actor);
+}
+
 static bool is_root(const struct nd_user *actor)
 {
     return actor == NULL || actor->root;
@@ -389,6 +395,10 @@ static void password_set(void *arg, enum nd_err err, const char *text, const str
     struct change *change = arg;
     Narad__V1__SetPasswordResponse response = NARAD__V1__SET_PASSWORD_RESPONSE__INIT;
     (void)user;
+    if (err == ND_ERR_CONFLICT) {
+        err = ND_ERR_UNAUTHENTICATED;
+        text = "the user is gone, or its password was changed";
+    }
     if (err != ND_OK) {
         change_fail(change, err, text);
     } else {
@@ -409,8 +419,11 @@ static void password_hashed(void *arg, enum nd_err err, const char *text, const 
         change_fail(change, err, text);
         return;
     }
-    nd_metastore_set_password(change->handlers->options.metastore, change->username, hash,
-                              password_set, change);
+    /* One's own is changed in the place of what it was when it was looked at: an admin who sets
+     * another one meanwhile has the last word, also when both are proposed at a time. */
+    bool own = is_own(change);
+    struct nd_password_change request = {change->username, hash, own ? change->actor->hash : NULL};
+    nd_metastore_set_password(change->handlers->options.metastore, &request, password_set, change);
 }
 
 static void password_hash(struct change *change)
@@ -468,7 +481,7 @@ static void on_set_password(struct nd_rpc_call *call, struct nd_slice request)
     if (err != ND_OK) {
         change_fail(change, err, msg.text);
     } else if (change_enter(change)) {
-        if (is_self(change->actor, r->username) && !nd_user_is_admin(change->actor)) {
+        if (is_own(change)) {
             nd_auth_verify(h->options.auth, target, nd_slice_str(r->current_password),
                            password_verified, change);
         } else {

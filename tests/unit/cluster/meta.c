@@ -242,10 +242,17 @@ struct meta_answer meta_set_grants(struct meta *meta, const char *name, const ch
 
 struct meta_answer meta_set_password(struct meta *meta, const char *name, const char *hash)
 {
+    return meta_replace_password(meta, name, hash, NULL);
+}
+
+struct meta_answer meta_replace_password(struct meta *meta, const char *name, const char *hash,
+                                         const char *replaces)
+{
+    struct nd_password_change change = {name, hash, replaces};
     struct wait wait;
 
     wait_init(&wait);
-    nd_metastore_set_password(meta->store, name, hash, user_answered, &wait);
+    nd_metastore_set_password(meta->store, &change, user_answered, &wait);
     return wait_finish(&wait);
 }
 

@@ -48,6 +48,8 @@ struct meta_answer meta_set_grants(struct meta *meta, const char *name, const ch
 struct meta_answer meta_set_grants_of(struct meta *meta, const char *name,
                                       const struct nd_grant *grants, uint32_t count);
 struct meta_answer meta_set_password(struct meta *meta, const char *name, const char *hash);
+struct meta_answer meta_replace_password(struct meta *meta, const char *name, const char *hash,
+                                         const char *replaces);
 struct meta_answer meta_delete_user(struct meta *meta, const char *name);
 size_t meta_users_count(struct meta *meta);
 /* NOT_FOUND style errors as they come; *gone_out only on ND_OK. */

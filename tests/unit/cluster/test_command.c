@@ -52,6 +52,7 @@ static size_t user_samples(struct nd_command *out, struct nd_command base)
         out[count].user = nd_user_new("ann", grants, 2);
         memcpy(out[count].user->hash, "$2b$10$hash", sizeof "$2b$10$hash");
         out[count].user->updated_at_ms = 1767225600000;
+        memcpy(out[count].replaces, "$2b$10$before", sizeof "$2b$10$before");
     }
     out[count] = out[0];
     out[count++].user = user_full();
@@ -333,6 +334,8 @@ static void command_put__of_a_user_carries_what_its_kind_names_and_no_more(void 
         assert_int_equal(decode_exact(buf.data, buf.size, &read), ND_OK);
         assert_int_equal(read.kind, commands[i].kind);
         expect_user(&read, rows[i].name, rows[i].hash, rows[i].grants_count);
+        assert_string_equal(read.replaces,
+                            read.kind == ND_COMMAND_USER_SET_PASSWORD ? "$2b$10$before" : "");
         nd_command_release(&read);
         nd_buf_release(&buf);
     }
@@ -381,6 +384,29 @@ static void command_put__of_a_user_writes_the_frozen_bytes(void **state)
         nd_buf_release(&buf);
     }
     nd_user_unref(user);
+}
+
+/* 1 name, 2 hash, 3 at_ms, 4 replaces, which is left out where it is empty. */
+static void command_put__of_a_password_says_what_it_replaces(void **state)
+{
+    static const uint8_t body[] = {0x09, 7,    0,   0,    0,    0, 0,    0,   0,   0x10,
+                                   1,    0xc2, 1,   0x10, 0x0a, 3, 'a',  'n', 'n', 0x12,
+                                   2,    '$',  'h', 0x18, 0xac, 2, 0x22, 2,   '$', 'b'};
+    struct nd_command command = {
+        .proposer = 7, .sequence = 1, .kind = ND_COMMAND_USER_SET_PASSWORD, .replaces = "$b"};
+    (void)state;
+    command.user = nd_user_new("ann", NULL, 0);
+    memcpy(command.user->hash, "$h", 3);
+    command.user->updated_at_ms = 150;
+
+    struct nd_buf buf = encoded(&command);
+    assert_int_equal(nd_get_u32(buf.data + 4), sizeof body);
+    assert_memory_equal(buf.data + 8, body, sizeof body);
+    nd_buf_release(&buf);
+    assert_int_equal(nd_command_user_check(&command, NULL), ND_OK);
+    memcpy(command.replaces, "no hash", 8);
+    assert_int_equal(nd_command_user_check(&command, NULL), ND_ERR_INVALID_ARGUMENT);
+    nd_command_release(&command);
 }
 
 /* However long a client makes its texts: what passes the check fits. */
@@ -452,6 +478,7 @@ int main(void)
         cmocka_unit_test(command_get__refuses_texts_that_do_not_fit),
         cmocka_unit_test(command_put__of_a_user_carries_what_its_kind_names_and_no_more),
         cmocka_unit_test(command_put__of_a_user_writes_the_frozen_bytes),
+        cmocka_unit_test(command_put__of_a_password_says_what_it_replaces),
         cmocka_unit_test(command_put__a_user_that_passes_the_check_fits_into_an_entry),
         cmocka_unit_test(command_get__stops_at_an_action_it_does_not_know),
     };

@@ -195,6 +195,27 @@ static void field_scoped_user_update(void **state)
     nd_user_unref(stale);
 }
 
+/* Two changes of one password: the second was made for one that is no more. */
+static void user_set_password__replaces_the_hash_that_it_names(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *const first = "$2b$10$first", *const second = "$2b$10$second";
+    apply(fixture, command_user_create(1, "ann", NULL));
+    assert_int_equal(apply(fixture, command_user_set_password(2, "ann", first)), ND_OK);
+
+    for (uint64_t decoded = 0; decoded < 2; decoded++) {
+        struct nd_command command = command_user_set_password(3 + decoded, "ann", second);
+        snprintf(command.replaces, sizeof command.replaces, "$2b$10$another");
+        command = decoded == 0 ? command : through_the_log(command);
+        assert_int_equal(apply(fixture, command), ND_ERR_CONFLICT);
+        assert_string_equal(find(fixture, "ann")->hash, first);
+    }
+    struct nd_command command = command_user_set_password(5, "ann", second);
+    snprintf(command.replaces, sizeof command.replaces, "%s", first);
+    assert_int_equal(apply(fixture, through_the_log(command)), ND_OK);
+    assert_string_equal(find(fixture, "ann")->hash, second);
+}
+
 static void user_change__refuses_without_changing_anything(void **state)
 {
     struct fixture *fixture = *state;
@@ -329,6 +350,7 @@ int main(void)
         CASE(seed_root__of_two_members_at_once_only_the_first_counts),
         CASE(root__is_never_deleted_and_its_grants_never_change),
         CASE(field_scoped_user_update),
+        CASE(user_set_password__replaces_the_hash_that_it_names),
         CASE(user_change__refuses_without_changing_anything),
         CASE(user_change__applies_a_repeat_once),
         CASE(user_create__is_refused_beyond_the_limit),

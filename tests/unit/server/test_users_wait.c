@@ -27,6 +27,7 @@ static struct nd_user *user; /* "alice" as she is now; NULL: gone */
 static bool shut;            /* the gate */
 static uint32_t hashing;     /* wait before the gate, or went through */
 static uint32_t proposed;    /* changes that the metastore got */
+static bool outrun; /* by an admin's new password, between the last look and the metastore */
 static bool done;
 static int status_code;
 static char status_text[128];
@@ -38,8 +39,9 @@ enum nd_err __wrap_nd_metastore_user(struct nd_metastore *metastore, struct nd_s
                                      struct nd_user **out);
 void __wrap_nd_metastore_create_user(struct nd_metastore *metastore, const struct nd_user *made,
                                      nd_user_done_fn *on_done, void *arg);
-void __wrap_nd_metastore_set_password(struct nd_metastore *metastore, const char *name,
-                                      const char *hash, nd_user_done_fn *on_done, void *arg);
+void __wrap_nd_metastore_set_password(struct nd_metastore *metastore,
+                                      const struct nd_password_change *change,
+                                      nd_user_done_fn *on_done, void *arg);
 bool __real_nd_password_hash(struct nd_bcrypt_room *room, const struct nd_password *password,
                              uint32_t cost, const struct nd_env *env, char *out);
 bool __wrap_nd_password_hash(struct nd_bcrypt_room *room, const struct nd_password *password,
@@ -66,6 +68,8 @@ enum nd_err __wrap_nd_metastore_user(struct nd_metastore *metastore, struct nd_s
     return err;
 }
 
+static void alice_set(const char *password, bool admin);
+
 static void propose(const char *name, nd_user_done_fn *on_done, void *arg)
 {
     struct nd_user *made = nd_user_new(name, NULL, 0);
@@ -84,12 +88,20 @@ void __wrap_nd_metastore_create_user(struct nd_metastore *metastore, const struc
     propose(made->name, on_done, arg);
 }
 
-void __wrap_nd_metastore_set_password(struct nd_metastore *metastore, const char *name,
-                                      const char *hash, nd_user_done_fn *on_done, void *arg)
+/* As the state machine does it. */
+void __wrap_nd_metastore_set_password(struct nd_metastore *metastore,
+                                      const struct nd_password_change *change,
+                                      nd_user_done_fn *on_done, void *arg)
 {
     (void)metastore;
-    (void)hash;
-    propose(name, on_done, arg);
+    if (outrun) {
+        alice_set("set-by-an-admin", false);
+    }
+    if (change->replaces != NULL && strcmp(change->replaces, user->hash) != 0) {
+        on_done(arg, ND_ERR_CONFLICT, "conflict", NULL);
+        return;
+    }
+    propose(change->name, on_done, arg);
 }
 
 bool __wrap_nd_password_hash(struct nd_bcrypt_room *room, const struct nd_password *password,
@@ -221,7 +233,7 @@ static int set_up(void **state)
     nd_mutex_init(&lock);
     nd_cond_init(&changed);
     hashing = proposed = 0;
-    done = false;
+    done = outrun = false;
     shut = true;
     atomic_store(&version, 1);
     alice_set("secret", true);
@@ -308,6 +320,19 @@ static void password__of_who_has_another_meanwhile_is_not_set(void **state)
     assert_int_equal(proposed, 0);
 }
 
+/* Both are on their way at a time, and the admin's came first. */
+static void password__of_who_was_outrun_is_not_set(void **state)
+{
+    (void)state;
+    alice_set("secret", false);
+    outrun = true;
+    gate_set(false);
+    set_own_password();
+    answer_wait();
+    assert_int_equal(status_code, nd_err_grpc_status(ND_ERR_UNAUTHENTICATED));
+    assert_int_equal(proposed, 0);
+}
+
 static void password__of_who_stays_is_set(void **state)
 {
     (void)state;
@@ -376,6 +401,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(password__of_who_has_another_meanwhile_is_not_set, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(password__of_who_was_outrun_is_not_set, set_up, tear_down),
         cmocka_unit_test_setup_teardown(password__of_who_stays_is_set, set_up, tear_down),
         cmocka_unit_test_setup_teardown(password__of_one_user_is_changed_once_at_a_time, set_up,
                                         tear_down),
