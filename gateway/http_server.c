@@ -145,12 +145,24 @@ static void conn_closed(struct nd_http_conn *conn)
     nd_watch_remove(conn->server->watch, &conn->watched, linger_file); /* and frees it */
 }
 
+/* Of a request that it refuses twice the library tells no end. Its memory of it is gone already. */
+static void request_end(struct nd_http_conn *conn, struct MHD_Connection *mhd)
+{
+    void *request = conn->request;
+
+    if (request != NULL) {
+        conn->request->method = nd_slice_str("");
+        nd_http_ended(conn->server, mhd, &request, MHD_REQUEST_TERMINATED_WITH_ERROR);
+    }
+}
+
 static void conn_notified(void *arg, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         conn_started(arg, mhd, context);
     } else {
+        request_end(*context, mhd);
         conn_closed(*context);
         *context = NULL;
     }

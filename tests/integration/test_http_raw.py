@@ -678,7 +678,7 @@ class Bodies(HttpTest):
     def test_one_that_finds_no_room_on_its_way_is_told_at_once(self):
         late = self.upload(2 * MIB, b"Authorization: now-a", path="/v1/guarded")
         early = self.upload(16 * MIB - 1, b"Authorization: now-b", path="/v1/guarded")
-        self.held(4 * MIB)
+        self.held(2 * MIB + 1) # 18 are taken
         try:
             late.send(b"x" * (14 * MIB - 1)) # its end never comes
         except (BrokenPipeError, ConnectionResetError):
@@ -828,10 +828,12 @@ class Secrets(HttpTest):
             for line in maps:
                 span, rights = line.split()[:2]
                 start, end = (int(part, 16) for part in span.split("-"))
-                if rights.startswith("rw"):
-                    memory.seek(start)
+                if not rights.startswith("rw") or end - start > 1 << 30: # larger: a sanitizer's tables
+                    continue
+                for at in range(start, end, MIB):
                     try:
-                        if text in memory.read(end - start):
+                        memory.seek(at)
+                        if text in memory.read(min(MIB + len(text), end - at)):
                             return True
                     except OSError:
                         pass # what cannot be read
