@@ -131,7 +131,7 @@ void nd_settings_init(struct nd_settings *out);
 void nd_settings_release(struct nd_settings *settings);
 /* The text of a value, as it would be given by an environment variable; the caller's (nd_free). */
 char *nd_setting_show(const struct nd_setting *setting, const struct nd_settings *settings);
-/* Flags, variables, defaults and meaning of every key. */
+/* Flags, variables, meaning, default and range of every key. */
 void nd_settings_help(struct nd_buf *out);
 
 #endif

@@ -19,8 +19,7 @@
 #define RANGE(lo, hi) .min = (lo), .max = (hi)
 #define ZERO_OR(n)    .min = (n), .max = UINT64_MAX, .zero_too = true
 
-/* Flags and variables of a day in milliseconds. */
-enum { HOUR_MS = 3600 * 1000, HALF_DAY_MS = 12 * HOUR_MS };
+enum { HOUR_MS = 3600 * 1000, HALF_DAY_MS = 12 * HOUR_MS, DAY_MS = 24 * HOUR_MS };
 #define MIB (UINT64_C(1) << 20)
 
 const struct nd_setting nd_settings_table[] = {
@@ -48,7 +47,7 @@ const struct nd_setting nd_settings_table[] = {
     {"http.idle_timeout", "NARAD_HTTP_IDLE_TIMEOUT", NULL, DURATION, USED, AT(http_idle_timeout),
      "1m0s", FROM(1), .doc = "an unused connection is closed after it"},
     {"http.shutdown_grace", "NARAD_HTTP_SHUTDOWN_GRACE", NULL, DURATION, USED,
-     AT(http_shutdown_grace), "10s", FROM(1),
+     AT(http_shutdown_grace), "10s", RANGE(1, DAY_MS),
      .doc = "how long a stopping node waits for open calls; at least http.max_consume_wait"},
     {"http.max_consume_wait", "NARAD_HTTP_MAX_CONSUME_WAIT", NULL, DURATION, USED,
      AT(http_max_consume_wait), "10s", ANY, .doc = "longest long poll over HTTP; 0: 30 s"},

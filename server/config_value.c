@@ -200,6 +200,19 @@ static const char *use_note(enum nd_setting_use use)
     ND_UNREACHABLE();
 }
 
+/* What is allowed, where not everything of the type is. */
+static void allowed_put(struct nd_buf *out, const struct nd_setting *setting)
+{
+    bool counts = setting->type == ND_SETTING_NUMBER || setting->type == ND_SETTING_DURATION;
+    char text[96];
+    if (setting->type == ND_SETTING_CHOICE) {
+        nd_buf_printf(out, "; one of: %s", setting->choices);
+    } else if (counts && (setting->min > 0 || setting->max < UINT64_MAX)) {
+        range_text(setting, text, sizeof text);
+        nd_buf_printf(out, "; %s", text);
+    }
+}
+
 void nd_settings_help(struct nd_buf *out)
 {
     for (size_t i = 0; i < nd_settings_count; i++) {
@@ -211,7 +224,9 @@ void nd_settings_help(struct nd_buf *out)
         if (setting->env != NULL) {
             nd_buf_printf(out, "  %s", setting->env);
         }
-        nd_buf_printf(out, "\n      %s%s; default %s\n", setting->doc, use_note(setting->use),
+        nd_buf_printf(out, "\n      %s%s; default %s", setting->doc, use_note(setting->use),
                       setting->standard[0] == '\0' ? "empty" : setting->standard);
+        allowed_put(out, setting);
+        nd_buf_put_u8(out, '\n');
     }
 }

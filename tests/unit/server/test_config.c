@@ -198,6 +198,8 @@ static const struct {
     {"{\"compat\":\"2\"}", "compat (file) must be one of: 1.2 3"},
     {"{\"http\":{\"write_timeout\":\"10s\"}}", "http.write_timeout must be above"},
     {"{\"http\":{\"shutdown_grace\":\"9s\"}}", "http.shutdown_grace must be at least"},
+    {"{\"http\":{\"shutdown_grace\":\"1200h\"}}",
+     "http.shutdown_grace (file) must be between 1ms and 24h0m0s (got \"1200h\")"},
     {"{\"http\":{\"addr\":\"\"}}", "http.addr must not be empty"},
     {"{\"http\":{\"addr\":\"host\"}}", "http.addr must be host:port"},
     {"{\"http\":{\"addr\":\":65536\"}}", "http.addr must be host:port"},
@@ -493,7 +495,7 @@ static void settings_table__has_no_key_variable_or_flag_twice(void **state)
     }
 }
 
-static void settings_help__names_every_key(void **state)
+static void settings_help__names_every_key_and_what_is_allowed(void **state)
 {
     (void)state;
     struct nd_buf text;
@@ -505,6 +507,9 @@ static void settings_help__names_every_key(void **state)
     for (size_t i = 0; i < nd_settings_count; i++) {
         assert_non_null(strstr((const char *)text.data, nd_settings_table[i].key));
     }
+    assert_non_null(strstr((const char *)text.data, "default 3; between 3 and 4096\n"));
+    assert_non_null(strstr((const char *)text.data, "default 1m0s; at least 1ms\n"));
+    assert_non_null(strstr((const char *)text.data, "default json; one of: json text\n"));
     nd_buf_release(&text);
 }
 
@@ -525,7 +530,7 @@ int main(void)
         cmocka_unit_test(config_example__says_every_key_with_its_default),
         cmocka_unit_test(duration_parse__takes_units_and_sums),
         cmocka_unit_test(settings_table__has_no_key_variable_or_flag_twice),
-        cmocka_unit_test(settings_help__names_every_key),
+        cmocka_unit_test(settings_help__names_every_key_and_what_is_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
