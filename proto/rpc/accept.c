@@ -58,7 +58,10 @@ static enum nd_rpc_admission admit(struct nd_rpc_call *call, bool room)
     const struct nd_rpc_server *server = call->worker->server;
 
     if (!room) {
-        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many calls are open");
+        char text[64];
+        snprintf(text, sizeof text, "too many calls are open: at most %u at a time",
+                 server->options.calls_max);
+        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, text);
         return ND_RPC_REFUSE;
     }
     if (is_stopping(call->worker->server)) {

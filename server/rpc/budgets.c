@@ -3,8 +3,9 @@
 /* `used` and `waiting` are a store-load pair on both sides (a waiter announces itself and looks at
  * used; a giver lowers used and looks at waiting), hence sequentially consistent. */
 
-void nd_budget_init(struct nd_budget *budget, size_t soft, size_t hard)
+void nd_budget_init(struct nd_budget *budget, const char *what, size_t soft, size_t hard)
 {
+    budget->what = what;
     atomic_init(&budget->used, 0);
     atomic_init(&budget->waiting, 0);
     budget->soft = soft;
@@ -39,6 +40,11 @@ bool nd_budget_take(struct nd_budget *budget, size_t amount)
 bool nd_budget_take_hard(struct nd_budget *budget, size_t amount)
 {
     return take(budget, amount, budget->hard);
+}
+
+void nd_budget_errmsg(const struct nd_budget *budget, size_t limit, struct nd_errmsg *msg)
+{
+    nd_errmsg_set(msg, "too many %s under way: at most %zu at a time", budget->what, limit);
 }
 
 void nd_budget_charge(struct nd_budget *budget, size_t amount)

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "storage/base/err.h"
 #include "storage/base/list.h"
 #include "storage/base/thread.h"
 
@@ -18,6 +19,7 @@ struct nd_budget_waiter {
 };
 
 struct nd_budget {
+    const char *what; /* "polls": for people; static */
     _Atomic size_t used;
     size_t soft; /* unary calls are refused and streams not read beyond it */
     size_t hard; /* one message more per stream was read: refused beyond this */
@@ -26,12 +28,14 @@ struct nd_budget {
     struct nd_list waiters; /* guarded by lock */
 };
 
-void nd_budget_init(struct nd_budget *budget, size_t soft, size_t hard);
+void nd_budget_init(struct nd_budget *budget, const char *what, size_t soft, size_t hard);
 void nd_budget_release(struct nd_budget *budget); /* nobody waits, nothing is used */
 /* False, and nothing is taken: used + amount would pass the soft (hard) limit. An amount above the
  * limit alone fits into an empty budget: a single large request must be possible. @thread any */
 ND_CHECKED bool nd_budget_take(struct nd_budget *budget, size_t amount);
 ND_CHECKED bool nd_budget_take_hard(struct nd_budget *budget, size_t amount);
+/* "too many polls under way: at most 65536 at a time"; `limit`: which of the two was met. */
+void nd_budget_errmsg(const struct nd_budget *budget, size_t limit, struct nd_errmsg *msg);
 /* Taken without a question: for what is there already and cannot be refused. @thread any */
 void nd_budget_charge(struct nd_budget *budget, size_t amount);
 void nd_budget_give(struct nd_budget *budget, size_t amount); /* @thread any */

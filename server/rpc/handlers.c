@@ -82,11 +82,11 @@ struct nd_handlers *nd_handlers_new(const struct nd_handlers_options *options)
 {
     struct nd_handlers *h = nd_xcalloc(1, sizeof *h);
     h->options = *options;
-    nd_budget_init(&h->produce, PRODUCE_BYTES, PRODUCE_BYTES_HARD);
-    nd_budget_init(&h->settles, SETTLE_BYTES, SETTLE_BYTES_HARD);
-    nd_budget_init(&h->polls, POLLS, POLLS);
-    nd_budget_init(&h->replays, REPLAYS, REPLAYS);
-    nd_budget_init(&h->admin, ADMIN_CALLS, ADMIN_CALLS_HARD);
+    nd_budget_init(&h->produce, "bytes of produce requests", PRODUCE_BYTES, PRODUCE_BYTES_HARD);
+    nd_budget_init(&h->settles, "bytes of acks", SETTLE_BYTES, SETTLE_BYTES_HARD);
+    nd_budget_init(&h->polls, "polls", POLLS, POLLS);
+    nd_budget_init(&h->replays, "replays", REPLAYS, REPLAYS);
+    nd_budget_init(&h->admin, "changes", ADMIN_CALLS, ADMIN_CALLS_HARD);
     h->callers = nd_caller_pool_new();
     nd_mutex_init(&h->lock);
     nd_list_init(&h->own_changes);
@@ -214,6 +214,13 @@ void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct 
     struct nd_errmsg msg = {""};
     nd_topic_errmsg(nd_handlers_of(call), err, topic, partition, &msg);
     nd_call_fail(call, err, &msg);
+}
+
+void nd_call_refuse_budget(struct nd_rpc_call *call, const struct nd_budget *budget)
+{
+    struct nd_errmsg msg;
+    nd_budget_errmsg(budget, budget->soft, &msg);
+    nd_rpc_call_fail(call, ND_ERR_OVERLOADED, msg.text);
 }
 
 void nd_call_refuse_stopping(struct nd_rpc_call *call)

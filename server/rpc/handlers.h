@@ -94,6 +94,8 @@ void nd_topic_errmsg(struct nd_handlers *handlers, enum nd_err err, const struct
 /* Finish with it. */
 void nd_call_fail_topic(struct nd_rpc_call *call, enum nd_err err, const struct nd_topic *topic,
                         int32_t partition);
+/* Finish with OVERLOADED: the budget of unary calls is used up. */
+void nd_call_refuse_budget(struct nd_rpc_call *call, const struct nd_budget *budget);
 void nd_call_refuse_stopping(struct nd_rpc_call *call);
 /* A unary request in the call's arena; NULL: it is no message of that type, and was refused as
  * below. */

@@ -73,7 +73,7 @@ static void start(struct nd_rpc_call *call, const Narad__V1__AckRequest *r, stru
                                    .done = settled,
                                    .data = a};
     if (!nd_budget_take(&h->settles, a->charged)) {
-        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many acks under way");
+        nd_call_refuse_budget(call, &h->settles);
     } else if (!nd_handlers_enter(h)) {
         nd_budget_give(&h->settles, a->charged);
         nd_call_refuse_stopping(call);

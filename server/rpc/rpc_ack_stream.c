@@ -119,7 +119,9 @@ static void submit(struct ack_stream *s, const struct bundle *b, struct nd_topic
     struct nd_handlers *h = s->base.handlers;
     struct group *group = group_new(s, b);
     if (!nd_budget_take_hard(&h->settles, group->charged)) {
-        refuse_items(s, b, ND_ERR_OVERLOADED, "too many acks under way");
+        struct nd_errmsg msg;
+        nd_budget_errmsg(&h->settles, h->settles.hard, &msg);
+        refuse_items(s, b, ND_ERR_OVERLOADED, msg.text);
     } else if (!nd_handlers_enter(h)) {
         nd_budget_give(&h->settles, group->charged);
         refuse_items(s, b, ND_ERR_UNAVAILABLE, "the node is stopping");

@@ -38,7 +38,7 @@ static struct change *change_begin(struct nd_rpc_call *call, const char *event, 
 {
     struct nd_handlers *h = nd_handlers_of(call);
     if (!nd_budget_take(&h->admin, 1)) {
-        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many topic changes under way");
+        nd_call_refuse_budget(call, &h->admin);
         return NULL;
     }
     if (!nd_handlers_enter(h)) {

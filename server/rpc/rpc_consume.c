@@ -178,7 +178,7 @@ static void start(struct nd_rpc_call *call, struct consume_call *c)
     if (err != ND_OK) {
         nd_rpc_call_fail_retry(call, err, msg.text, retry_after_ms);
     } else if (!nd_budget_take(&h->polls, 1)) {
-        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many polls under way");
+        nd_call_refuse_budget(call, &h->polls);
     } else if (!nd_handlers_enter(h)) {
         nd_budget_give(&h->polls, 1);
         nd_call_refuse_stopping(call);

@@ -178,7 +178,7 @@ static bool take_poll(struct consume_stream *s, const Narad__V1__Poll *r)
     if (err != ND_OK) {
         /* told below */
     } else if (!p->charged) {
-        nd_errmsg_set(&msg, "too many polls under way");
+        nd_budget_errmsg(&h->polls, h->polls.soft, &msg);
         err = ND_ERR_OVERLOADED;
     } else if (!(inside = nd_handlers_enter(h))) {
         nd_errmsg_set(&msg, "the node is stopping");

@@ -114,7 +114,7 @@ static void on_start(struct nd_rpc_call *call, struct nd_slice request)
     struct entry entry = {.counted = 0};
     size_t charge = request.size + sizeof(struct produce_call);
     if (!nd_budget_take(&h->produce, charge)) {
-        nd_rpc_call_fail(call, ND_ERR_OVERLOADED, "too many bytes of produce requests under way");
+        nd_call_refuse_budget(call, &h->produce);
         return;
     }
     enum nd_err err = admit(call, request, &entry, &msg);

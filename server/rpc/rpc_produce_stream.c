@@ -256,7 +256,7 @@ static enum nd_err submit(struct produce_stream *s, const struct nd_topic *topic
     size_t held = place_bytes(b->items_count, b->records_count);
     size_t charge = b->bytes + held;
     if (!nd_budget_take_hard(&h->produce, charge)) {
-        nd_errmsg_set(msg, "too many bytes of produce requests under way");
+        nd_budget_errmsg(&h->produce, h->produce.hard, msg);
         return ND_ERR_OVERLOADED;
     }
     struct group *group = group_new(s, b->items_count);

@@ -188,7 +188,7 @@ static enum nd_err admit(struct nd_rpc_call *call, const Narad__V1__ReplayReques
     }
     if (err == ND_OK && !nd_budget_take(&h->replays, 1)) {
         nd_caller_end(nd_access_caller(call), ND_QUOTA_CONSUME, 1);
-        nd_errmsg_set(msg, "too many replays under way");
+        nd_budget_errmsg(&h->replays, h->replays.soft, msg);
         err = ND_ERR_OVERLOADED;
     }
     if (err != ND_OK) {

@@ -117,10 +117,11 @@ static void settled(struct nd_settle *settle)
     nd_stream_unlock(&s->base, gone);
 }
 
-static enum nd_err submit(struct subscription *s, struct settle_batch *batch)
+static enum nd_err submit(struct subscription *s, struct settle_batch *batch, struct nd_errmsg *msg)
 {
     struct nd_handlers *h = s->base.handlers;
     if (!nd_budget_take_hard(&h->settles, batch->charged)) {
+        nd_budget_errmsg(&h->settles, h->settles.hard, msg);
         return ND_ERR_OVERLOADED;
     }
     if (!nd_handlers_enter(h)) {
@@ -158,11 +159,12 @@ static void take_settles(struct subscription *s, const Narad__V1__SubscribeReque
                                            .count = (uint32_t)count,
                                            .done = settled,
                                            .data = batch};
-        enum nd_err err = submit(s, batch);
+        struct nd_errmsg msg = {""};
+        enum nd_err err = submit(s, batch, &msg);
         if (err != ND_OK) {
             nd_topic_unref(batch->settle.topic);
             nd_free(batch);
-            nd_stream_end(&s->base, true, err, nd_err_text(err));
+            nd_stream_end(&s->base, true, err, msg.text);
             return;
         }
     }

@@ -226,6 +226,7 @@ static void server__beyond_calls_max_refuses(void **state)
     struct outcome *outcomes = park(&fixture, 10);
     echo_call(&fixture, ECHO_PLAIN, "x", 1, &outcome);
     assert_int_equal(outcome.code, 8);
+    assert_string_equal(outcome.text, "too many calls are open: at most 10 at a time");
 
     nd_rpc_channel_free(fixture.channel);
     fixture_wait(&fixture, &fixture.done, 10);
