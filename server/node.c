@@ -51,7 +51,6 @@ enum {
     KEEPALIVE_TIMEOUT_MS = 10000,
     TRANSPORT_BYTES_MAX = 512 << 20,
     STOP_CHANGES_WAIT_MS = 5000,
-    NS_PER_MS = 1000000,
 };
 
 struct nd_node {
@@ -681,12 +680,10 @@ void nd_node_reload(struct nd_node *node)
 /* Calls that wait for the metadata end when it answers, which a disk may prevent. */
 static void stop_rpc(struct nd_node *n)
 {
-    uint64_t grace_ms = n->settings->http_shutdown_grace;
-    struct nd_disk_call call = {
-        .name = "the end of", .path = "open gRPC calls", .own_ns = grace_ms * NS_PER_MS};
+    struct nd_disk_call call = {.name = "the end of", .path = "open gRPC calls"};
 
     nd_disk_watch_begin(n->options.disk, &call);
-    nd_rpc_server_stop(n->rpc, (uint32_t)grace_ms);
+    nd_rpc_server_stop(n->rpc, (uint32_t)n->settings->http_shutdown_grace);
     nd_disk_watch_end(n->options.disk, &call);
 }
 

@@ -20,7 +20,7 @@
 
 enum {
     NS_PER_MS = 1000000,
-    STUCK_MS = 1000, /* beyond the grace of a stop, which ends what is open in an orderly way */
+    STUCK_MS = 5000, /* beyond the grace of a stop, which ends what is open in an orderly way */
 };
 
 /* What the main thread waits for. */

@@ -11,7 +11,7 @@ static struct nd_disk_watch *watch_of(void *impl)
 
 void nd_disk_watch_begin(struct nd_disk_watch *watch, struct nd_disk_call *call)
 {
-    call->since_ns = watch->base->mono_ns(watch->base->impl) + call->own_ns;
+    call->since_ns = watch->base->mono_ns(watch->base->impl);
     nd_mutex_lock(&watch->lock);
     nd_list_append(&watch->calls, &call->link);
     nd_mutex_unlock(&watch->lock);
@@ -333,17 +333,13 @@ static void call_tell(const struct nd_disk_call *call, char *text, size_t text_s
 bool nd_disk_watch_oldest(struct nd_disk_watch *watch, char *text, size_t text_size,
                           uint64_t *since_ns_out)
 {
-    const struct nd_disk_call *oldest = NULL;
-
     nd_mutex_lock(&watch->lock);
-    ND_LIST_FOREACH (&watch->calls, link) {
+    struct nd_list *link = nd_list_first(&watch->calls);
+    if (link != NULL) {
         const struct nd_disk_call *call = ND_CONTAINER_OF(link, struct nd_disk_call, link);
-        oldest = oldest == NULL || call->since_ns < oldest->since_ns ? call : oldest;
-    }
-    if (oldest != NULL) {
-        *since_ns_out = oldest->since_ns;
-        call_tell(oldest, text, text_size); /* it cannot end meanwhile: its path is the caller's */
+        *since_ns_out = call->since_ns;
+        call_tell(call, text, text_size); /* it cannot end meanwhile: its path is the caller's */
     }
     nd_mutex_unlock(&watch->lock);
-    return oldest != NULL;
+    return link != NULL;
 }

@@ -13,7 +13,6 @@ struct nd_disk_call {
     const char *name;
     const char *path; /* NULL: that of `file` */
     int file;
-    uint64_t own_ns;   /* time that it may take anyway and that does not count */
     uint64_t since_ns; /* private */
 };
 
@@ -21,7 +20,7 @@ struct nd_disk_watch {
     struct nd_env env; /* for the code that works; valid while this struct stays where it is */
     const struct nd_env *base;
     struct nd_mutex lock;
-    struct nd_list calls; /* guarded by lock: under way */
+    struct nd_list calls; /* guarded by lock: under way, oldest first */
 };
 
 void nd_disk_watch_init(struct nd_disk_watch *watch, const struct nd_env *base);
@@ -30,8 +29,7 @@ void nd_disk_watch_release(struct nd_disk_watch *watch); /* no call is under way
 void nd_disk_watch_begin(struct nd_disk_watch *watch, struct nd_disk_call *call);
 void nd_disk_watch_end(struct nd_disk_watch *watch, struct nd_disk_call *call);
 /* The call that has been under way for the longest: its name and path as text, and since when
- * (mono_ns of `base`; with time of its own maybe later than now). False: none is. Asks no disk.
- * @thread any */
+ * (mono_ns of `base`). False: none is. Asks no disk. @thread any */
 bool nd_disk_watch_oldest(struct nd_disk_watch *watch, char *text, size_t text_size,
                           uint64_t *since_ns_out);
 

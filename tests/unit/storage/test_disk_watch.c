@@ -128,23 +128,6 @@ static void disk_watch__tells_the_oldest_of_many(void **state)
     nd_disk_watch_end(&f->watch, &second);
 }
 
-static void disk_watch__leaves_a_call_its_own_time(void **state)
-{
-    struct fixture *f = *state;
-    struct nd_disk_call patient = {.name = "a", .path = "b", .own_ns = 5000000000};
-    struct nd_disk_call later = {.name = "c", .path = "d"};
-
-    nd_disk_watch_begin(&f->watch, &patient);
-    look(f);
-    assert_true(f->since_ns == looked_mono_ns(f) + 5000000000);
-    sim_env_advance_ms(f->sim, 4000);
-    nd_disk_watch_begin(&f->watch, &later);
-    look(f);
-    assert_string_equal(f->oldest, "c d");
-    nd_disk_watch_end(&f->watch, &later);
-    nd_disk_watch_end(&f->watch, &patient);
-}
-
 static bool entry_seen(void *arg, const char *name, enum nd_file_kind kind)
 {
     struct fixture *f = arg;
@@ -175,7 +158,6 @@ int main(void)
         CASE(disk_watch__tells_what_is_under_way_and_since_when),
         CASE(disk_watch__passes_answers_on),
         CASE(disk_watch__tells_the_oldest_of_many),
-        CASE(disk_watch__leaves_a_call_its_own_time),
         CASE(disk_watch__counts_no_time_of_who_looks_at_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
