@@ -6,6 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "proto/rpc/answer_size.h"
+
 enum { KEEPALIVE_MS = 20000, KEEPALIVE_TIMEOUT_MS = 10000 };
 
 void nd_gateway_options_init(struct nd_gateway_options *out, const struct nd_settings *s)
@@ -28,6 +30,7 @@ void nd_gateway_options_init(struct nd_gateway_options *out, const struct nd_set
         .tls_client_ca_file = s->http_tls_client_ca_file,
         .compat_3 = strcmp(s->compat, "3") == 0,
     };
+    out->upstream.channel.message_bytes_max = ND_ANSWER_BYTES_MAX;
     out->upstream.channel.keepalive_time_ms = KEEPALIVE_MS;
     out->upstream.channel.keepalive_timeout_ms = KEEPALIVE_TIMEOUT_MS;
 }

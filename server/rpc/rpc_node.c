@@ -2,10 +2,11 @@
 #include "storage/base/alloc.h"
 
 #include "proto/narad/v1/admin.pb-c.h"
+#include "proto/rpc/answer_size.h"
 #include "server/rpc/handlers.h"
 #include "server/rpc/topic_view.h"
 
-enum { METRICS_BYTES_MAX = 64 << 20, NODE_NAME_SIZE = 256 };
+enum { METRICS_BYTES_MAX = ND_ANSWER_BYTES_MAX - 16, NODE_NAME_SIZE = 256 };
 
 struct get_call {
     struct nd_stats stats;

@@ -6,6 +6,7 @@
 
 #include "clients/c/src/basic.h"
 #include "clients/c/src/internal.h"
+#include "proto/rpc/answer_size.h"
 
 uint32_t retry_pause_ms(uint32_t tries)
 {
@@ -60,6 +61,7 @@ int channel_open(struct narad_client *client, const struct narad_options *option
                                             basic != NULL ? basic : options->authorization};
     struct nd_rpc_channel_options channel = {
         .target = client->server,
+        .message_bytes_max = ND_ANSWER_BYTES_MAX,
         .keepalive_time_ms = 20000,
         .keepalive_timeout_ms = 10000,
         .metadata = &authorization,

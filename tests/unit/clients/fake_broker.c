@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "storage/base/alloc.h"
+
 #include "proto/narad/v1/admin.pb-c.h"
 #include "proto/narad/v1/broker.pb-c.h"
 #include "tests/support/nd_test.h"
@@ -236,6 +238,18 @@ static void version_start(struct nd_rpc_call *call, struct nd_slice bytes)
     nd_rpc_call_reply(call, &response.base);
 }
 
+/* Of a node with many partitions. */
+static void metrics_start(struct nd_rpc_call *call, struct nd_slice request)
+{
+    Narad__V1__MetricsResponse response = NARAD__V1__METRICS_RESPONSE__INIT;
+    (void)request;
+    response.text = nd_xmalloc(FAKE_BROKER_METRICS_BYTES + 1);
+    memset(response.text, '#', FAKE_BROKER_METRICS_BYTES);
+    response.text[FAKE_BROKER_METRICS_BYTES] = '\0';
+    nd_rpc_call_reply(call, &response.base);
+    nd_free(response.text);
+}
+
 static const struct nd_rpc_method method_produce = {.path = "/narad.v1.Broker/ProduceStream",
                                                     .kind = ND_RPC_BIDI,
                                                     .message_bytes_max = 20 << 20,
@@ -262,8 +276,13 @@ static const struct nd_rpc_method method_version = {.path = "/narad.v1.Admin/Ver
                                                     .kind = ND_RPC_UNARY,
                                                     .message_bytes_max = 4 << 20,
                                                     .on_start = version_start};
+static const struct nd_rpc_method method_metrics = {.path = "/narad.v1.Admin/Metrics",
+                                                    .kind = ND_RPC_UNARY,
+                                                    .message_bytes_max = 4 << 20,
+                                                    .on_start = metrics_start};
 static const struct nd_rpc_method *const methods[] = {&method_produce, &method_subscribe,
-                                                      &method_ack, &method_replay, &method_version};
+                                                      &method_ack,     &method_replay,
+                                                      &method_version, &method_metrics};
 
 void fake_broker_init(struct fake_broker *broker)
 {

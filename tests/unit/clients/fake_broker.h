@@ -9,7 +9,7 @@
 
 #include "proto/rpc/server.h"
 
-enum { FAKE_BROKER_HELD_MAX = 16 };
+enum { FAKE_BROKER_HELD_MAX = 16, FAKE_BROKER_METRICS_BYTES = 40 << 20 };
 
 struct nd_rpc_call;
 

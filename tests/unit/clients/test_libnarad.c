@@ -583,6 +583,25 @@ static int version(struct narad_error *error)
     return code;
 }
 
+static void call__takes_the_largest_answer_of_a_node(void **state)
+{
+    (void)state;
+    Narad__V1__MetricsRequest request = NARAD__V1__METRICS_REQUEST__INIT;
+    Narad__V1__MetricsResponse *response = NULL;
+    struct narad_error error;
+    fake_broker_start(&broker);
+    client_new((struct narad_options){0});
+
+    int code = narad_metrics(client, &request, &response, &error);
+    if (code != NARAD_OK) {
+        fail_msg("%s", error.text);
+    }
+
+    assert_int_equal(strlen(response->text), FAKE_BROKER_METRICS_BYTES);
+    narad_response_free(response);
+    client_free();
+}
+
 static void call__answers_or_says_that_nobody_is_there(void **state)
 {
     (void)state;
@@ -608,13 +627,13 @@ static void call__answers_or_says_that_nobody_is_there(void **state)
 static void call__an_unknown_method_is_unimplemented(void **state)
 {
     (void)state;
-    Narad__V1__MetricsRequest request = NARAD__V1__METRICS_REQUEST__INIT;
-    Narad__V1__MetricsResponse *response = NULL;
+    Narad__V1__ListTopicsRequest request = NARAD__V1__LIST_TOPICS_REQUEST__INIT;
+    Narad__V1__ListTopicsResponse *response = NULL;
     struct narad_error error;
     fake_broker_start(&broker);
     client_new((struct narad_options){0});
 
-    assert_int_equal(narad_metrics(client, &request, &response, &error), NARAD_UNIMPLEMENTED);
+    assert_int_equal(narad_list_topics(client, &request, &response, &error), NARAD_UNIMPLEMENTED);
     assert_null(response);
     client_free();
 }
@@ -714,6 +733,7 @@ int main(void)
         CASE(subscribe__ends_with_the_client),
         CASE(subscribe__a_settle_while_it_ends_has_an_outcome),
         CASE(subscribe__gives_up_on_a_server_that_only_refuses),
+        CASE(call__takes_the_largest_answer_of_a_node),
         CASE(call__answers_or_says_that_nobody_is_there),
         CASE(call__an_unknown_method_is_unimplemented),
         CASE(call__inside_a_callback_is_refused),
