@@ -20,6 +20,10 @@ enum {
     ATTEMPT_SIZE = 12,
     TOKEN_SIZE = 24,
     CURSOR_SIZE = 32,
+    AT_TOPIC_SIZE = 2,
+    AT_PARTITION = 4,
+    AT_INCARNATION = 16,
+    AT_TOPIC = 80,
 };
 
 void nd_positions_init(struct nd_positions *positions)
@@ -158,6 +162,23 @@ static enum nd_err fixed_get(struct nd_reader *in, struct nd_positions *p)
     memcpy(p->id.topic, topic.data, topic.size);
     p->id.topic[topic.size] = '\0';
     return ND_OK;
+}
+
+bool nd_positions_id(struct nd_slice in, struct nd_partition_id *out)
+{
+    if (in.size < AT_TOPIC) {
+        return false;
+    }
+    size_t topic_size = nd_get_u16(in.data + AT_TOPIC_SIZE);
+    struct nd_slice topic = nd_slice_make(in.data + AT_TOPIC, topic_size);
+    if (topic_size > in.size - AT_TOPIC || !nd_topic_name_is_sane(topic)) {
+        return false;
+    }
+    out->incarnation = nd_get_u64(in.data + AT_INCARNATION);
+    out->partition = nd_get_u32(in.data + AT_PARTITION);
+    memcpy(out->topic, topic.data, topic.size);
+    out->topic[topic.size] = '\0';
+    return true;
 }
 
 static void *array_new(uint32_t count, size_t size)

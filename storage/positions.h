@@ -61,6 +61,8 @@ void nd_positions_copy(struct nd_positions *to,
 void nd_positions_put(struct nd_buf *out, const struct nd_positions *positions);
 /* CORRUPT when the bytes are not exactly one encoding. `out` is inited by the caller. */
 ND_CHECKED enum nd_err nd_positions_get(struct nd_slice in, struct nd_positions *out);
+/* Only whose they are, of an encoding that is not checked further. False: it is none. */
+bool nd_positions_id(struct nd_slice in, struct nd_partition_id *out);
 
 /* Can `topic` be the name of a directory of ours? No separators, not "." or "..", 1..255 bytes. */
 bool nd_topic_name_is_sane(struct nd_slice topic);

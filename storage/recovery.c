@@ -79,8 +79,12 @@ enum nd_err nd_recovery_read_state(const struct nd_recovery *recovery,
         partition->positions.id = id;
         err = ND_OK;
     } else {
+        nd_positions_release(&partition->positions); /* they may be another's */
+        nd_positions_init(&partition->positions);
+        partition->positions.id = id;
         nd_errmsg_wrap(msg, "recover partition %s/%u", id.topic, id.partition);
     }
+    partition->state_read = err == ND_OK;
     return err;
 }
 
@@ -89,11 +93,11 @@ static enum nd_err partition_get(struct nd_recovery *recovery, const struct nd_p
                                  struct nd_recovered_partition **out, struct nd_errmsg *msg)
 {
     *out = nd_recovery_find(recovery, id);
-    if (*out != NULL) {
-        return ND_OK;
+    if (*out == NULL) {
+        *out = nd_recovery_add(recovery, id);
     }
-    *out = nd_recovery_add(recovery, id);
-    return nd_recovery_read_state(recovery, *out, msg);
+    (*out)->replayed = true;
+    return (*out)->state_read ? ND_OK : nd_recovery_read_state(recovery, *out, msg);
 }
 
 /* The entry is newer than the positions: they do not cover it. */
@@ -602,7 +606,7 @@ static enum nd_err partition_finish(struct nd_recovery *recovery,
     struct nd_positions *positions = &partition->positions;
     bool refused = false;
 
-    if (!partition->grounded) {
+    if (partition->replayed && !partition->grounded) {
         enum nd_err err = has_segments(recovery, &positions->id, &refused, msg);
         if (err != ND_OK) {
             return err;
@@ -619,7 +623,7 @@ static enum nd_err partition_finish(struct nd_recovery *recovery,
     uint64_t entries_from = ND_MIN(partition->position_from, partition->relieved_from);
     bool is_covered = partition->runs_count == 0 && entries_from == UINT64_MAX;
     bool is_remnant = !partition->started; /* acks of an incarnation that was deleted */
-    if (refused || is_covered || is_remnant) {
+    if (!partition->replayed || refused || is_covered || is_remnant) {
         partition_remove(recovery, partition);
         nd_recovered_partition_free(partition);
         return ND_OK;

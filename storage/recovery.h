@@ -23,6 +23,8 @@ struct nd_recovered_partition {
     uint64_t relieved_from; /* private: where flushed records lay of which no entry says so */
     uint64_t relieved_to;   /* private: up to which offset */
     bool relief_failed;     /* private to relieve.c */
+    bool state_read;        /* private: its `state` was looked for */
+    bool replayed;          /* private: an entry of it was; else it was only seen before */
     bool grounded;          /* private: positions or its very first entry were found */
     bool started;           /* private: a COMMIT was seen */
 };
@@ -73,9 +75,9 @@ void nd_recovery_init(struct nd_recovery *recovery, const struct nd_recovery_opt
 ND_CHECKED enum nd_err nd_recovery_replay(void *recovery, const struct nd_wal_entry *entry,
                                           struct nd_errmsg *msg);
 /* The preview of nd_wal_open for the same recovery: reads the `state` files of all partitions that
- * the log mentions, with threads of its own; without it the replay reads each when it is met. */
-ND_CHECKED enum nd_err nd_recovery_preview(void *recovery, const struct nd_wal_entry *entry,
-                                           struct nd_errmsg *msg);
+ * the log mentions, with threads of its own. Without it the replay reads each when it is met, as it
+ * does again with one that could not be read. */
+void nd_recovery_preview(void *recovery, const struct nd_partition_id *id);
 /* After the open returned: settle what is left (next offsets, gaps, pins). */
 ND_CHECKED enum nd_err nd_recovery_finish(struct nd_recovery *recovery, struct nd_errmsg *msg);
 /* For `relieve`: everything below `offset` is in verified segments; its runs go. No CHECKPOINT says

@@ -182,7 +182,7 @@ static enum nd_err entries_check(struct verify *v, struct nd_wal_scan *scan, con
 
 static enum nd_err log_check(struct verify *v, const char *dir, const struct nd_wal_names *names)
 {
-    struct nd_wal_scan scan;
+    struct nd_wal_scan scan = {.count = 0};
     bool damaged;
     enum nd_err err = nd_wal_scan_read(&scan, v->env, dir, names, v->store_id, false, v->msg);
 

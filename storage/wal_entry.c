@@ -15,6 +15,10 @@ enum {
     AT_PARTITION = 24,
     AT_COUNT = 28, /* records or ranges */
     COMMIT_AT_MEMBER = 48,
+    COMMIT_AT_TOPIC = 72,
+    ACK_AT_TOPIC = 32,
+    CURSOR_AT_TOPIC = 64,
+    POSITION_AT_POSITIONS = 16,
     ACCEPT_AT_WRITER = 40,
     CHECKPOINT_AT_REPLAY_FROM = 16,
     RANGE_SIZE = 16,
@@ -497,4 +501,34 @@ uint64_t nd_wal_entry_peek(struct nd_slice in, size_t *size_out, uint32_t *seque
         return 0;
     }
     return nd_get_u64(in.data + CHECKPOINT_AT_REPLAY_FROM);
+}
+
+bool nd_wal_entry_partition(struct nd_slice in, struct nd_partition_id *out)
+{
+    size_t size, at = 0;
+    uint32_t sequences;
+
+    if (!head_get(in, &size, &sequences)) {
+        return false;
+    }
+    in.size = size;
+    switch ((enum nd_wal_entry_type)in.data[AT_TYPE]) {
+    case ND_WAL_COMMIT:
+    case ND_WAL_RESTATED: at = COMMIT_AT_TOPIC; break;
+    case ND_WAL_ACK: at = ACK_AT_TOPIC; break;
+    case ND_WAL_CURSOR: at = CURSOR_AT_TOPIC; break;
+    case ND_WAL_POSITION:
+        return nd_positions_id(
+            nd_slice_make(in.data + POSITION_AT_POSITIONS, in.size - POSITION_AT_POSITIONS), out);
+    case ND_WAL_ACCEPT:
+    case ND_WAL_DISPATCHED:
+    case ND_WAL_CHECKPOINT: return false;
+    }
+    if (in.size < at) {
+        return false;
+    }
+    struct nd_reader reader = nd_reader_make(nd_slice_make(in.data + at, in.size - at));
+    out->incarnation = nd_get_u64(in.data + AT_INCARNATION);
+    out->partition = nd_get_u32(in.data + AT_PARTITION);
+    return topic_get(&reader, nd_get_u16(in.data + AT_TOPIC_SIZE), out) == ND_OK;
 }

@@ -38,5 +38,8 @@ ND_CHECKED enum nd_err nd_wal_entry_get(struct nd_wal_decoder *decoder, struct n
 /* If `in` begins with a CHECKPOINT, its replay_from; 0 otherwise. *size_out and *sequences_out as
  * above; 0 when `in` begins with no entry. For the walk that finds where replay starts. */
 uint64_t nd_wal_entry_peek(struct nd_slice in, size_t *size_out, uint32_t *sequences_out);
+/* Which partition the entry that begins `in` is of: COMMIT, RESTATED, ACK, CURSOR, POSITION. False:
+ * it is of none, or is no entry. */
+bool nd_wal_entry_partition(struct nd_slice in, struct nd_partition_id *out);
 
 #endif

@@ -231,23 +231,13 @@ static enum nd_err names_judge(const struct nd_wal_options *options,
     return ND_OK;
 }
 
-static enum nd_err preview(struct nd_wal_scan *scan, const struct nd_wal_options *options,
-                           void *arg, struct nd_errmsg *msg)
-{
-    scan->keep_images = true;
-    enum nd_err err =
-        nd_wal_scan_replay(scan, options->env, options->dir, options->preview, arg, msg);
-    scan->keep_images = false;
-    return err != ND_OK ? err : options->preview(arg, NULL, msg);
-}
-
 enum nd_err nd_wal_open(struct nd_wal **out, const struct nd_wal_options *options,
                         enum nd_err (*replay)(void *arg, const struct nd_wal_entry *entry,
                                               struct nd_errmsg *msg),
                         void *arg, struct nd_errmsg *msg)
 {
     struct nd_wal_names names;
-    struct nd_wal_scan scan;
+    struct nd_wal_scan scan = {.preview = options->preview, .preview_arg = arg};
     enum nd_err err = nd_env_mkdirs(options->env, options->dir, msg);
 
     if (err != ND_OK) {
@@ -266,11 +256,9 @@ enum nd_err nd_wal_open(struct nd_wal **out, const struct nd_wal_options *option
         goto fail_names;
     }
     if (options->preview != NULL) {
-        err = preview(&scan, options, arg, msg);
+        options->preview(arg, NULL);
     }
-    if (err == ND_OK) {
-        err = nd_wal_scan_replay(&scan, options->env, options->dir, replay, arg, msg);
-    }
+    err = nd_wal_scan_replay(&scan, options->env, options->dir, replay, arg, msg);
     if (err != ND_OK) {
         goto fail_scan;
     }

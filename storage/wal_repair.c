@@ -517,7 +517,7 @@ static enum nd_err new_make(struct repair *r, const struct nd_layout *layout)
 static enum nd_err log_repair(struct repair *r, const struct nd_layout *layout)
 {
     struct nd_wal_names names;
-    struct nd_wal_scan scan;
+    struct nd_wal_scan scan = {.count = 0};
     enum nd_err err = nd_wal_names_read(&names, r->env, r->dir, r->msg);
 
     if (err != ND_OK) {

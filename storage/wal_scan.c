@@ -22,23 +22,27 @@ static enum nd_err damage(struct nd_wal_found *found, const char *path, uint64_t
 }
 
 /* The newest CHECKPOINT of a frame decides where replay starts. */
-static void checkpoints_note(struct nd_slice body, uint64_t *replay_from)
+static void entries_note(struct nd_wal_scan *scan, struct nd_slice body)
 {
     while (body.size > 0) {
+        struct nd_partition_id id;
         size_t size;
         uint32_t sequences;
         uint64_t from = nd_wal_entry_peek(body, &size, &sequences);
         if (size == 0) {
             return; /* the replay will refuse it by name */
         }
-        *replay_from = from != 0 ? from : *replay_from;
+        scan->checkpoint = from != 0 ? from : scan->checkpoint;
+        if (scan->preview != NULL && nd_wal_entry_partition(body, &id)) {
+            scan->preview(scan->preview_arg, &id);
+        }
         body = nd_slice_make(body.data + size, body.size - size);
     }
 }
 
-/* Walk the frames that count. *checkpoint_out: replay_from of the last CHECKPOINT, 0 when none. */
-static enum nd_err frames_walk(struct nd_wal_reader *reader, struct nd_wal_found *found,
-                               uint64_t *checkpoint_out, struct nd_errmsg *msg)
+/* Walk the frames that count. */
+static enum nd_err frames_walk(struct nd_wal_scan *scan, struct nd_wal_reader *reader,
+                               struct nd_wal_found *found, struct nd_errmsg *msg)
 {
     found->end = ND_WAL_BLOCK;
     found->last_sequence = found->header.first_sequence - 1;
@@ -53,7 +57,7 @@ static enum nd_err frames_walk(struct nd_wal_reader *reader, struct nd_wal_found
             (frame.sequences > 0 && found->last_sequence + frame.sequences > found->limit)) {
             return ND_OK;
         }
-        checkpoints_note(body, checkpoint_out);
+        entries_note(scan, body);
         found->last_sequence += frame.sequences;
         found->end += nd_wal_frame_bytes(frame.body_size);
     }
@@ -105,10 +109,11 @@ static enum nd_err file_judge(struct nd_wal_reader *reader, struct nd_wal_found 
 }
 
 /* Check the header, walk. */
-static enum nd_err file_look(struct nd_wal_reader *reader, struct nd_wal_found *found,
-                             const uint8_t store_id[16], bool is_last, bool strict,
-                             uint64_t *checkpoint_out, struct nd_errmsg *msg)
+static enum nd_err file_look(struct nd_wal_scan *scan, struct nd_wal_reader *reader,
+                             struct nd_wal_found *found, const uint8_t store_id[16], bool is_last,
+                             bool strict, struct nd_errmsg *msg)
 {
+    scan->checkpoint = 0;
     found->size = reader->size;
     enum nd_err err = nd_wal_reader_header(reader, &found->header, msg);
     if (err == ND_ERR_CORRUPT && !strict) {
@@ -126,7 +131,7 @@ static enum nd_err file_look(struct nd_wal_reader *reader, struct nd_wal_found *
         found->spare = true;
         return ND_OK;
     }
-    err = frames_walk(reader, found, checkpoint_out, msg);
+    err = frames_walk(scan, reader, found, msg);
     return err == ND_OK ? file_judge(reader, found, is_last, strict, msg) : err;
 }
 
@@ -152,7 +157,7 @@ static enum nd_err start_judge(const struct nd_wal_scan *scan, const char *dir, 
                   : ND_OK;
 }
 
-enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, const char *dir,
+enum nd_err nd_wal_scan_read(struct nd_wal_scan *scan, const struct nd_env *env, const char *dir,
                              const struct nd_wal_names *names, const uint8_t store_id[16],
                              bool strict, struct nd_errmsg *msg)
 {
@@ -160,17 +165,15 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
     bool must_reach = false;
     enum nd_err err = ND_OK;
 
-    memset(out, 0, sizeof *out);
-    out->count = names->files_count;
-    out->files = nd_xcalloc(out->count + 1, sizeof *out->files);
-    for (size_t i = out->count; i-- > 0 && err == ND_OK;) {
-        struct nd_wal_found *found = &out->files[i];
+    scan->count = names->files_count;
+    scan->files = nd_xcalloc(scan->count + 1, sizeof *scan->files);
+    for (size_t i = scan->count; i-- > 0 && err == ND_OK;) {
+        struct nd_wal_found *found = &scan->files[i];
         char path[ND_WAL_PATH_SIZE];
-        uint64_t checkpoint = 0;
         found->first_sequence = names->files[i];
         found->limit = limit;
         found->must_reach = must_reach;
-        if (out->replay_from != 0 && successor <= out->replay_from) {
+        if (scan->replay_from != 0 && successor <= scan->replay_from) {
             found->ignored = true;
             continue;
         }
@@ -178,11 +181,10 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
         struct nd_wal_reader reader;
         err = nd_wal_reader_open(&reader, env, path, msg);
         if (err == ND_OK) {
-            reader.keep_image = strict && out->images_bytes < IMAGES_BYTES_MAX;
-            err = file_look(&reader, found, store_id, successor == UINT64_MAX, strict, &checkpoint,
-                            msg);
+            reader.keep_image = strict && scan->images_bytes < IMAGES_BYTES_MAX;
+            err = file_look(scan, &reader, found, store_id, successor == UINT64_MAX, strict, msg);
             found->image = nd_wal_reader_take_image(&reader, &found->image_size);
-            out->images_bytes += found->image_size;
+            scan->images_bytes += found->image_size;
             nd_wal_reader_close(&reader);
         }
         if (err != ND_OK || found->spare) {
@@ -194,20 +196,20 @@ enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env, 
             limit = ND_MIN(limit, found->first_sequence - 1);
             continue;
         }
-        if (out->replay_from == 0) {
-            out->replay_from = checkpoint;
+        if (scan->replay_from == 0) {
+            scan->replay_from = scan->checkpoint;
         }
-        if (out->last_sequence == 0) {
+        if (scan->last_sequence == 0) {
             bool has_frames = found->last_sequence >= found->first_sequence;
-            out->last_sequence = has_frames ? found->last_sequence : found->header.previous_end;
+            scan->last_sequence = has_frames ? found->last_sequence : found->header.previous_end;
         }
         limit = ND_MIN(limit, found->header.previous_end);
     }
     if (err == ND_OK) {
-        err = start_judge(out, dir, strict, msg);
+        err = start_judge(scan, dir, strict, msg);
     }
     if (err != ND_OK) {
-        nd_wal_scan_release(out);
+        nd_wal_scan_release(scan);
     }
     return err;
 }
@@ -228,7 +230,6 @@ struct replay {
     void *arg;
     uint64_t from;
     struct nd_wal_decoder decoder;
-    bool keep_images;
 };
 
 static enum nd_err frame_replay(struct replay *replay, const struct nd_wal_frame *frame,
@@ -295,9 +296,6 @@ static enum nd_err file_replay(struct replay *replay, const struct nd_env *env, 
             at += nd_wal_frame_bytes(frame.body_size);
         }
     }
-    if (replay->keep_images && reader.file < 0) {
-        found->image = nd_wal_reader_take_image(&reader, &found->image_size);
-    }
     nd_wal_reader_close(&reader);
     return err;
 }
@@ -307,8 +305,7 @@ enum nd_err nd_wal_scan_replay(struct nd_wal_scan *scan, const struct nd_env *en
                                                    struct nd_errmsg *msg),
                                void *arg, struct nd_errmsg *msg)
 {
-    struct replay replay = {
-        .call = call, .arg = arg, .from = scan->replay_from, .keep_images = scan->keep_images};
+    struct replay replay = {.call = call, .arg = arg, .from = scan->replay_from};
     enum nd_err err = ND_OK;
 
     nd_wal_decoder_init(&replay.decoder);

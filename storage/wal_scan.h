@@ -25,24 +25,27 @@ struct nd_wal_found {
 };
 
 struct nd_wal_scan {
+    /* In, or NULL: gets the partition of every entry that counts in the files that are looked at.
+     */
+    void (*preview)(void *arg, const struct nd_partition_id *id);
+    void *preview_arg;
     uint64_t images_bytes;      /* held by `files` */
-    bool keep_images;           /* another replay follows */
+    uint64_t checkpoint;        /* private: replay_from of the last CHECKPOINT of a file; 0: none */
     struct nd_wal_found *files; /* ascending */
     size_t count;
     uint64_t replay_from;   /* of the newest CHECKPOINT; 0: there is none */
     uint64_t last_sequence; /* the highest that counts */
 };
 
-/* Look at all of them, newest first. With `strict` the first damage ends it with CORRUPT and a
- * message that names file and offset; without, damage is only noted (the repair). Nothing is
- * changed. */
-ND_CHECKED enum nd_err nd_wal_scan_read(struct nd_wal_scan *out, const struct nd_env *env,
+/* Look at all of them, newest first. `scan` is zeros but for its preview. With `strict` the first
+ * damage ends it with CORRUPT and a message that names file and offset; without, damage is only
+ * noted (the repair). Nothing is changed. */
+ND_CHECKED enum nd_err nd_wal_scan_read(struct nd_wal_scan *scan, const struct nd_env *env,
                                         const char *dir, const struct nd_wal_names *names,
                                         const uint8_t store_id[16], bool strict,
                                         struct nd_errmsg *msg);
 void nd_wal_scan_release(struct nd_wal_scan *scan);
-/* Call back for every entry that counts, from replay_from on, in order; gives the images back,
- * unless keep_images. */
+/* Call back for every entry that counts, from replay_from on, in order; gives the images back. */
 ND_CHECKED enum nd_err nd_wal_scan_replay(
     struct nd_wal_scan *scan, const struct nd_env *env, const char *dir,
     enum nd_err (*replay)(void *arg, const struct nd_wal_entry *entry, struct nd_errmsg *msg),

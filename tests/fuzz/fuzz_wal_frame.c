@@ -108,6 +108,20 @@ static void settle(struct nd_positions *positions, const struct nd_wal_entry *en
     }
 }
 
+/* What is seen of an entry without decoding it is what decoding it says. */
+static void partition_peek(struct nd_slice body, const struct nd_wal_entry *entry)
+{
+    bool is_of_one = entry->type == ND_WAL_COMMIT || entry->type == ND_WAL_RESTATED ||
+                     entry->type == ND_WAL_ACK || entry->type == ND_WAL_CURSOR ||
+                     entry->type == ND_WAL_POSITION;
+    struct nd_partition_id id;
+
+    FUZZ_CHECK(nd_wal_entry_partition(body, &id) == is_of_one);
+    FUZZ_CHECK(!is_of_one ||
+               (id.incarnation == entry->id.incarnation && id.partition == entry->id.partition &&
+                strcmp(id.topic, entry->id.topic) == 0));
+}
+
 static void entries_walk(struct nd_slice body, uint64_t sequence)
 {
     struct nd_wal_decoder decoder;
@@ -127,6 +141,7 @@ static void entries_walk(struct nd_slice body, uint64_t sequence)
         FUZZ_CHECK(size > 0 && size <= body.size && size == size_peeked);
         FUZZ_CHECK(entry.sequence_last == sequence + sequences - 1);
         FUZZ_CHECK(replay_from == (entry.type == ND_WAL_CHECKPOINT ? entry.replay_from : 0));
+        partition_peek(body, &entry);
         entry_round_trip(&entry, size);
         settle(&positions, &entry);
         sequence = entry.sequence_last + 1;

@@ -79,14 +79,21 @@ static int teardown(void **state)
     return 0;
 }
 
-/* As the log opens: what it will replay, each partition twice, then the end. */
-static enum nd_err preview_all(struct fixture *f)
+/* As the log opens: what it has seen, each partition twice, then the end. */
+static void preview_all(struct fixture *f)
 {
     for (uint32_t i = 0; i < 2 * PARTITIONS; i++) {
-        struct nd_wal_entry entry = {.type = ND_WAL_ACK, .id = id_of(i % PARTITIONS)};
-        assert_int_equal(nd_recovery_preview(&f->recovery, &entry, &f->msg), ND_OK);
+        struct nd_partition_id id = id_of(i % PARTITIONS);
+        nd_recovery_preview(&f->recovery, &id);
     }
-    return nd_recovery_preview(&f->recovery, NULL, &f->msg);
+    nd_recovery_preview(&f->recovery, NULL);
+}
+
+static enum nd_err replay(struct fixture *f, uint32_t index)
+{
+    struct nd_wal_entry entry = {.type = ND_WAL_ACK, .id = id_of(index)};
+
+    return nd_recovery_replay(&f->recovery, &entry, &f->msg);
 }
 
 static void recovery_preview__finds_every_state_that_is_there(void **state)
@@ -94,7 +101,7 @@ static void recovery_preview__finds_every_state_that_is_there(void **state)
     struct fixture *f = *state;
     uint32_t index = 0;
 
-    assert_int_equal(preview_all(f), ND_OK);
+    preview_all(f);
     ND_LIST_FOREACH (&f->recovery.partitions, link) {
         const struct nd_recovered_partition *p =
             ND_CONTAINER_OF(link, struct nd_recovered_partition, link);
@@ -109,15 +116,30 @@ static void recovery_preview__finds_every_state_that_is_there(void **state)
     assert_int_equal(index, PARTITIONS);
 }
 
-static void recovery_preview__names_the_first_that_is_damaged(void **state)
+static void recovery_preview__leaves_a_damaged_one_to_the_replay(void **state)
 {
     struct fixture *f = *state;
 
     state_damage(f, 297);
     state_damage(f, 150);
-    state_damage(f, 270);
-    assert_int_equal(preview_all(f), ND_ERR_CORRUPT);
+    preview_all(f);
+    assert_int_equal(replay(f, 3), ND_OK);
+    assert_int_equal(replay(f, 150), ND_ERR_CORRUPT);
     assert_non_null(strstr(f->msg.text, "many/150"));
+    assert_non_null(strstr(f->msg.text, "neither copy is whole"));
+}
+
+/* What was seen below the place where the replay starts, even when its `state` is damaged. */
+static void recovery_preview__forgets_what_is_not_replayed(void **state)
+{
+    struct fixture *f = *state;
+
+    state_damage(f, 150);
+    preview_all(f);
+    assert_int_equal(replay(f, 3), ND_OK); /* its `state` covers it */
+    assert_int_equal(nd_recovery_finish(&f->recovery, &f->msg), ND_OK);
+    assert_null(nd_recovery_pop(&f->recovery));
+    assert_int_equal(f->recovery.refused, 0);
 }
 
 int main(void)
@@ -125,7 +147,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(recovery_preview__finds_every_state_that_is_there),
-        CASE(recovery_preview__names_the_first_that_is_damaged),
+        CASE(recovery_preview__leaves_a_damaged_one_to_the_replay),
+        CASE(recovery_preview__forgets_what_is_not_replayed),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/codec.h"
 
 #include "storage/wal_entry.h"
 #include "storage/wal_frame.h"
@@ -84,6 +85,24 @@ static void unit_bytes(const struct nd_wal_unit *unit, struct nd_buf *out)
     }
 }
 
+/* What is told without decoding all of it; an entry that is cut anywhere is none. */
+static void expect_same_partition(struct nd_slice in, const struct nd_wal_entry *entry)
+{
+    bool is_of_one = entry->type != ND_WAL_DISPATCHED && entry->type != ND_WAL_CHECKPOINT &&
+                     entry->type != ND_WAL_ACCEPT;
+    struct nd_partition_id id;
+
+    assert_int_equal(nd_wal_entry_partition(in, &id), is_of_one);
+    if (is_of_one) {
+        assert_string_equal(id.topic, entry->id.topic);
+        assert_int_equal(id.incarnation, entry->id.incarnation);
+        assert_int_equal(id.partition, entry->id.partition);
+    }
+    for (size_t cut = 0; cut < nd_get_u32(in.data); cut++) {
+        assert_false(nd_wal_entry_partition(nd_slice_make(in.data, cut), &id));
+    }
+}
+
 static void wal_entry__every_type_comes_back_as_it_was(void **state)
 {
     struct fixture f;
@@ -104,6 +123,7 @@ static void wal_entry__every_type_comes_back_as_it_was(void **state)
                                           sequence, &e[i], &size),
                          ND_OK);
         assert_int_equal(e[i].sequence, sequence);
+        expect_same_partition(nd_slice_make(bytes.data + at, bytes.size - at), &e[i]);
         sequence = e[i].sequence_last + 1;
         at += size;
         if (i == 3 || i == 4) {

@@ -104,7 +104,7 @@ static void replay_begin(struct wal_world *world)
 enum nd_err world_scan(struct wal_world *world)
 {
     struct nd_wal_names names;
-    struct nd_wal_scan scan;
+    struct nd_wal_scan scan = {.count = 0};
 
     replay_begin(world);
     enum nd_err err = nd_wal_names_read(&names, world->env, world->options.dir, &world->msg);
