@@ -199,6 +199,8 @@ static enum MHD_Result answer_queue(struct nd_http_request *request)
 
     nd_list_remove(&request->conn->rest);
     request->stage = ND_HTTP_STAGE_ANSWER;
+    body_forget(request); /* others need its room while the answer is being sent */
+    room_give(request);
     if (response == NULL) {
         return MHD_NO;
     }

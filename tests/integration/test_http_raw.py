@@ -649,8 +649,12 @@ class Bodies(HttpTest):
 
     def held(self, size):
         """Until there is no room left for a body of that size."""
-        wait_until(lambda: self.one(request("POST", "/v1/batch", b"Content-Length: %d" % size,
-                                            b"Expect: 100-continue")).status == 503, "the room is taken")
+        def status():
+            with Conn(self.server.connect()) as conn:
+                conn.send(request("POST", "/v1/batch", b"Content-Length: %d" % size, b"Expect: 100-continue"))
+                return conn.answer().status
+
+        wait_until(lambda: status() == 503, "the room is taken")
 
     def test_large_bodies_share_a_budget(self):
         body = os.urandom(12 * MIB)
@@ -667,7 +671,7 @@ class Bodies(HttpTest):
         self.assertEqual(self.one(post("/v1/batch", b"x" * MIB)).status, 200) # no large one
         holder.send(body[-1:])
         self.assertEqual(holder.answer().status, 200)
-        wait_until(lambda: self.one(post("/v1/batch", body[:9 * MIB])).status == 200, "the budget is given back")
+        self.assertEqual(self.one(post("/v1/batch", body[:9 * MIB])).status, 200) # given back with the answer
 
     def test_who_sends_nothing_takes_no_room(self):
         silent = [self.upload(size) for size in (0, 0, 1, 65536, 65537, MIB)]
@@ -800,6 +804,7 @@ class Guarded(HttpTest):
             self.asking(10)
             self.doCleanups()
             self.assertEqual(self.decide(word), 10)
+            self.doCleanups() # that one's
             wait_until(lambda: self.server.descriptors() <= before, "descriptors come back")
         self.assertEqual(self.one(post("/v1/guarded", b"x" * (16 * MIB), b"Authorization: now")).status, 200)
 
