@@ -291,12 +291,26 @@ static enum nd_err user_read(struct nd_auth *auth, const struct ask *ask, struct
     return err;
 }
 
+/* Somebody new is remembered for the price of a bcrypt only: else a crowd of names would push out
+ * those who are in while none is to be had. */
+static enum nd_err account_get_locked(struct nd_auth *auth, const struct nd_user *user,
+                                      uint64_t version, struct nd_account **out)
+    ND_REQUIRES(auth->lock)
+{
+    if (auth->waiting == auth->options.queued_max &&
+        nd_accounts_find(auth->accounts, nd_slice_str(user->name)) == NULL) {
+        return ND_ERR_OVERLOADED;
+    }
+    *out = nd_accounts_learn(auth->accounts, user, version, nd_auth_now_ns(auth));
+    return ND_OK;
+}
+
 /* OK: `ask->user` is set, or (NULL) a flight will answer. */
 static enum nd_err compare(struct nd_auth *auth, struct ask *ask, const struct nd_user *user,
                            uint64_t version)
 {
+    struct nd_account *account = NULL;
     struct nd_password password;
-    enum nd_err err = ND_OK;
 
     if (!nd_password_copy(&password, ask->credentials.password)) {
         return ND_ERR_UNAUTHENTICATED; /* bcrypt would look at its beginning only */
@@ -304,8 +318,10 @@ static enum nd_err compare(struct nd_auth *auth, struct ask *ask, const struct n
     peer_get(ask);
     nd_mutex_lock(&auth->lock);
     uint64_t now_ns = nd_auth_now_ns(auth);
-    struct nd_account *account = nd_accounts_learn(auth->accounts, user, version, now_ns);
-    if (nd_account_is_good(account, &ask->token)) {
+    enum nd_err err = account_get_locked(auth, user, version, &account);
+    if (err != ND_OK) {
+        /* told by the caller */
+    } else if (nd_account_is_good(account, &ask->token)) {
         ask->user = nd_user_ref(nd_account_user(account));
     } else if (nd_account_is_bad(account, &ask->token, now_ns)) {
         err = ND_ERR_UNAUTHENTICATED;

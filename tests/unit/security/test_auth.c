@@ -2,7 +2,7 @@
 
 #include "storage/base/alloc.h"
 
-#include "server/security/auth.h"
+#include "server/security/auth_impl.h"
 #include "tests/support/nd_test.h"
 #include "tests/unit/security/auth_world.h"
 
@@ -319,6 +319,24 @@ static void auth__what_waits_is_bounded(void **state)
     assert_int_equal(world_login(world, "bob", "bob-password"), ND_OK);
 }
 
+/* Else a crowd of names would push out those who are in, for the price of one bcrypt. */
+static void auth__who_cannot_wait_is_not_remembered(void **state)
+{
+    struct world *world = *state;
+
+    world_close(world);
+    world_open(world, 1);
+    bcrypts_shut_gate();
+    assert_false(world_check(world, 0, "alice", "alice-password"));
+    assert_true(world_check(world, 1, "bob", "bob-password"));
+    assert_int_equal(world->answers[1].err, ND_ERR_OVERLOADED);
+    nd_mutex_lock(&world->auth->lock);
+    assert_int_equal(nd_accounts_count(world->auth->accounts), 1);
+    nd_mutex_unlock(&world->auth->lock);
+    bcrypts_open_gate();
+    assert_int_equal(world_wait(world, 0), ND_OK);
+}
+
 static void auth_stop__answers_what_waits(void **state)
 {
     struct world *world = *state;
@@ -445,6 +463,7 @@ int main(void)
         CASE(bucket_refill_not_lockout),
         CASE(auth__who_waits_for_the_same_bcrypt_spends_no_try),
         CASE(auth__what_waits_is_bounded),
+        CASE(auth__who_cannot_wait_is_not_remembered),
         CASE(auth_stop__answers_what_waits),
         CASE(auth__an_unknown_name_before_catch_up_is_unavailable),
         CASE(auth_verify__shares_bucket_and_caches),
