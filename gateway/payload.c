@@ -1,5 +1,7 @@
 #include "gateway/payload.h"
 
+#include "storage/base/base64.h"
+
 /* The length of the UTF-8 sequence that begins here; 0: it is none. `left` >= 1. */
 static size_t sequence_size(const uint8_t *at, size_t left)
 {
@@ -134,37 +136,14 @@ void nd_json_put_string(struct nd_buf *out, struct nd_slice utf8)
 
 /* --- base64 --- */
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 void nd_base64_put(struct nd_buf *out, struct nd_slice bytes)
 {
-    char four[4];
+    char four[ND_BASE64_TEXT_SIZE(3)];
 
     for (size_t at = 0; at < bytes.size; at += 3) {
-        size_t left = bytes.size - at;
-        uint32_t bits = (uint32_t)bytes.data[at] << 16 |
-                        (left > 1 ? (uint32_t)bytes.data[at + 1] << 8 : 0) |
-                        (left > 2 ? bytes.data[at + 2] : 0u);
-        four[0] = alphabet[bits >> 18];
-        four[1] = alphabet[bits >> 12 & 63];
-        four[2] = left > 1 ? alphabet[bits >> 6 & 63] : '=';
-        four[3] = left > 2 ? alphabet[bits & 63] : '=';
-        nd_buf_put(out, four, sizeof four);
+        nd_base64_encode(nd_slice_make(bytes.data + at, ND_MIN(bytes.size - at, 3u)), four);
+        nd_buf_put(out, four, 4);
     }
-}
-
-static int base64_value(uint8_t byte)
-{
-    if (byte >= 'A' && byte <= 'Z') {
-        return byte - 'A';
-    }
-    if (byte >= 'a' && byte <= 'z') {
-        return byte - 'a' + 26;
-    }
-    if (byte >= '0' && byte <= '9') {
-        return byte - '0' + 52;
-    }
-    return byte == '+' ? 62 : byte == '/' ? 63 : -1;
 }
 
 bool nd_base64_get(struct nd_slice text, uint8_t *out, size_t *size_out)
@@ -177,7 +156,7 @@ bool nd_base64_get(struct nd_slice text, uint8_t *out, size_t *size_out)
         if (byte == '\r' || byte == '\n') {
             continue; /* lines, as many encoders write them */
         }
-        int value = base64_value(byte);
+        int value = nd_base64_value(byte);
         if (byte == '=' && count % 4 >= 2) {
             padding++;
             value = 0;
