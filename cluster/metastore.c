@@ -177,6 +177,7 @@ static enum nd_err directories_open(struct nd_metastore *metastore, struct nd_er
     }
     err = nd_identity_load(env, metastore->identity_path, &metastore->identity, msg);
     if (err == ND_ERR_NOT_FOUND) {
+        nd_errmsg_set(msg, "%s", "");
         return identity_new(metastore, msg);
     }
     if (err == ND_OK && !metastore->identity.bootstrapped) {
@@ -256,7 +257,11 @@ static enum nd_err parts_open(struct nd_metastore *metastore, struct nd_errmsg *
     }
     nd_state_init(&view);
     err = nd_view_load(metastore->options.env, metastore->view_path, &view, msg);
-    if (err == ND_OK || err == ND_ERR_NOT_FOUND) {
+    if (err == ND_ERR_NOT_FOUND) { /* a new directory; what fails next has its own text, or none */
+        nd_errmsg_set(msg, "%s", "");
+        err = ND_OK;
+    }
+    if (err == ND_OK) {
         err = raft_open(metastore, view.applied_index, msg);
     }
     if (err == ND_OK) {

@@ -349,7 +349,7 @@ static void loop_run(void *arg)
 enum nd_err nd_raft_node_start(struct nd_raft_node *node, struct nd_errmsg *msg)
 {
     if (!nd_thread_start(&node->thread, "raft", loop_run, node)) {
-        nd_errmsg_set(msg, "start the raft thread");
+        nd_errmsg_set(msg, "cannot start the thread raft");
         return ND_ERR_NO_MEMORY;
     }
     return ND_OK;

@@ -83,6 +83,13 @@ struct nd_node {
 
 /* --- boot, in this order --- */
 
+static enum nd_err no_thread(const char *name, struct nd_errmsg *msg)
+{
+    nd_errmsg_set(
+        msg, "cannot start the thread %s: no more threads, or no memory, for this process", name);
+    return ND_ERR_NO_MEMORY;
+}
+
 static enum nd_err start_metastore(struct nd_node *n, struct nd_errmsg *msg)
 {
     char dir[1024];
@@ -123,7 +130,7 @@ static enum nd_err start_auth(struct nd_node *n, struct nd_errmsg *msg)
     if (s->limits_consume_messages_per_second > 0) {
         n->pacer = nd_pacer_new();
         if (n->pacer == NULL) {
-            return ND_ERR_NO_MEMORY;
+            return no_thread("pacer", msg);
         }
     }
     return nd_auth_new(&n->auth, &auth, msg);
@@ -222,7 +229,7 @@ static enum nd_err start_wal(struct nd_node *n, struct nd_errmsg *msg)
     }
     n->clock = nd_commit_clock_new(n->env, n->recovery.commit_clock_ms, n->options.log, n->metrics);
     n->wal_running = nd_wal_thread_start(n->wal);
-    return n->wal_running ? ND_OK : ND_ERR_NO_MEMORY;
+    return n->wal_running ? ND_OK : no_thread("wal", msg);
 }
 
 static int64_t commit_clock_ms(void *arg)
@@ -289,7 +296,7 @@ static enum nd_err start_broker(struct nd_node *n, struct nd_errmsg *msg)
     /* Not before: until the broker said what it recovered, nothing of the log seems needed. */
     n->flusher_running = nd_flusher_thread_start(n->flusher);
     if (!n->flusher_running) {
-        return ND_ERR_NO_MEMORY;
+        return no_thread("flusher", msg);
     }
     nd_topic_relay_attach(&n->relay, n->broker);
     err = nd_broker_start(n->broker, msg);
@@ -502,47 +509,48 @@ static enum nd_err start_rpc(struct nd_node *n, struct nd_errmsg *msg)
     return err;
 }
 
-static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
+static enum nd_err check_host(struct nd_node *n, struct nd_errmsg *msg)
 {
     enum nd_err err = nd_wall_clock_check(n->env, msg);
     if (err == ND_OK) {
         err = check_tls(n, msg);
     }
-    if (err == ND_OK) {
-        err = nd_addresses_check(n->settings, msg);
-    }
-    if (err == ND_OK) {
-        err = nd_layout_open(&n->layout, n->env, n->settings->storage_data_dir, msg);
-        n->locked = err == ND_OK;
-    }
-    if (err == ND_OK && n->options.launch->ready_file != NULL) {
+    return err != ND_OK ? err : nd_addresses_check(n->settings, msg);
+}
+
+static enum nd_err open_layout(struct nd_node *n, struct nd_errmsg *msg)
+{
+    enum nd_err err = nd_layout_open(&n->layout, n->env, n->settings->storage_data_dir, msg);
+    n->locked = err == ND_OK;
+    if (n->locked && n->options.launch->ready_file != NULL) {
         (void)unlink(n->options.launch->ready_file); /* of an earlier run */
     }
-    if (err == ND_OK) {
-        err = start_metastore(n, msg);
+    return err;
+}
+
+static enum nd_err start_gateway(struct nd_node *n, struct nd_errmsg *msg)
+{
+    const char *socket = n->socket[0] != '\0' ? n->socket : n->gateway.socket;
+    if (!n->settings->gateway_enabled) {
+        return ND_OK;
     }
+    enum nd_err err = nd_node_gateway_start(&n->gateway, n->settings, socket, n->rpc, n->metrics,
+                                            n->options.log, msg);
     if (err == ND_OK) {
-        err = start_auth(n, msg);
+        tell_http_tls(n);
     }
-    if (err == ND_OK) {
-        err = start_wal(n, msg);
-    }
-    if (err == ND_OK) {
-        err = make_flusher(n, msg);
-    }
-    if (err == ND_OK) {
-        err = start_broker(n, msg);
-    }
-    if (err == ND_OK) {
-        err = start_rpc(n, msg);
-    }
-    if (err == ND_OK && n->settings->gateway_enabled) {
-        err = nd_node_gateway_start(&n->gateway, n->settings,
-                                    n->socket[0] != '\0' ? n->socket : n->gateway.socket, n->rpc,
-                                    n->metrics, n->options.log, msg);
-        if (err == ND_OK) {
-            tell_http_tls(n);
-        }
+    return err;
+}
+
+static enum nd_err boot(struct nd_node *n, struct nd_errmsg *msg)
+{
+    static enum nd_err (*const steps[])(struct nd_node *, struct nd_errmsg *) = {
+        check_host,   open_layout,  start_metastore, start_auth,   start_wal,
+        make_flusher, start_broker, start_rpc,       start_gateway};
+    enum nd_err err = ND_OK;
+    for (size_t i = 0; err == ND_OK && i < ND_ARRAY_SIZE(steps); i++) {
+        msg->text[0] = '\0'; /* what went wrong before, and did not matter */
+        err = steps[i](n, msg);
     }
     return err;
 }

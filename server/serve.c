@@ -380,7 +380,9 @@ static enum nd_err start(struct serve *serve)
     serve->stop.run = on_stop;
     serve->reload.run = on_reload;
     if (!nd_thread_start(&serve->signals, "signals", signals_run, serve)) {
-        fprintf(stderr, "narad: no thread for signals: %m\n");
+        fprintf(stderr,
+                "narad: cannot start the thread signals: no more threads, or no memory, for "
+                "this process\n");
         return ND_ERR_NO_MEMORY;
     }
     enum nd_err err = nd_node_start(&serve->node, &options, &msg);

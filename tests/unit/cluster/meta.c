@@ -77,10 +77,10 @@ void meta_open(struct meta *meta)
     struct nd_errmsg msg = {""};
     enum nd_err err = nd_metastore_open(&meta->store, &meta->options, &msg);
 
-    if (err != ND_OK) {
-        fprintf(stderr, "%s: %s\n", nd_err_name(err), msg.text);
+    if (err != ND_OK || msg.text[0] != '\0') { /* an open that succeeds says nothing */
+        fprintf(stderr, "%s: %s\n", err == ND_OK ? "OK" : nd_err_name(err), msg.text);
     }
-    ND_ASSERT(err == ND_OK);
+    ND_ASSERT(err == ND_OK && msg.text[0] == '\0');
     meta_wait_caught_up(meta);
 }
 
