@@ -27,7 +27,9 @@ enum {
 };
 
 #define ND_HTTP_HEAD_TOO_LARGE "request header fields too large"
-#define ND_HTTP_NO_ROOM        "the node is at its limit: too many bytes of request bodies at a time"
+
+/* Not now, maybe soon. */
+#define ND_HTTP_NO_ROOM "the node is at its limit: too many bytes of request bodies at a time"
 
 /* Bytes of bodies up to 1 MiB in memory, of all requests. */
 struct nd_http_budget {

@@ -40,7 +40,7 @@ HOMES = {
     "uv.h": ["cluster/raft_*"],
     "zstd*.h": ["storage/compress.c"],
     "jansson.h": ["server/config*", "server/node.c", "clients/cli/*", "gateway/*", "tests/*"],
-    "microhttpd.h": ["gateway/*"],
+    "microhttpd.h": ["gateway/*", "tests/unit/gateway/*"],
     "gnutls/*": ["gateway/*"],
     "crypt.h": ["server/security/*"],
     "openssl/*": ["server/security/*", "proto/rpc/tls*", "tests/*"],
