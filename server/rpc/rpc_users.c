@@ -67,22 +67,24 @@ static enum nd_err user_find(struct nd_handlers *h, const char *username, struct
 
 static void change_free(struct change *change)
 {
-    if (change->counted) {
-        nd_budget_give(&change->handlers->admin, 1);
-    }
     nd_user_unref(change->user);
     nd_user_unref(change->actor);
     nd_free(change);
 }
 
-/* It is over, and about to be answered: the same user's next one may come before we go on. */
+/* It is over, and about to be answered: before we go on behind that, the same user's next one may
+ * come, and the handlers may be gone. */
 static void change_end(struct change *change, enum nd_err err)
 {
+    struct nd_handlers *h = change->handlers;
     nd_wipe_text(change->new_password);
-    nd_mutex_lock(&change->handlers->lock);
-    nd_list_remove(&change->own);
-    nd_mutex_unlock(&change->handlers->lock);
     nd_access_audit(change->call, change->event, change->username, err);
+    nd_mutex_lock(&h->lock);
+    nd_list_remove(&change->own);
+    nd_mutex_unlock(&h->lock);
+    if (change->counted) {
+        nd_budget_give(&h->admin, 1);
+    }
 }
 
 /* Refused or failed: told to the caller and to the audit log. */
@@ -142,7 +144,7 @@ static enum nd_err change_begin(struct change *change, struct nd_errmsg *msg)
     bool admin = nd_user_is_admin(change->actor);
     change->counted = admin ? nd_budget_take_hard(budget, 1) : nd_budget_take(budget, 1);
     if (!change->counted) {
-        nd_errmsg_set(msg, "too many changes under way");
+        nd_budget_errmsg(budget, admin ? budget->hard : budget->soft, msg);
         return ND_ERR_OVERLOADED;
     }
     if (!admin && !own_change_begin(change)) {
