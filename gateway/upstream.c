@@ -4,6 +4,7 @@
 
 #include "storage/base/alloc.h"
 #include "storage/base/env.h"
+#include "storage/base/wipe.h"
 
 #include "gateway/upstream_impl.h"
 
@@ -125,8 +126,13 @@ char *nd_upstream_authorization(struct nd_slice header)
     for (size_t i = 0; good && i < header.size; i++) {
         good = header.data[i] >= 0x20 && header.data[i] < 0x7f;
     }
-    return good ? nd_xasprintf("%.*s", (int)header.size, (const char *)header.data)
-                : nd_xstrdup("");
+    size_t size = good ? header.size : 0;
+    char *value = nd_xmalloc(size + 1); /* in place: asprintf would leave parts */
+    if (size > 0) {
+        memcpy(value, header.data, size);
+    }
+    value[size] = '\0';
+    return value;
 }
 
 size_t nd_upstream_metadata(struct nd_rpc_metadata out[ND_UPSTREAM_METADATA_MAX],
@@ -312,7 +318,7 @@ static bool submit(struct nd_upstream *upstream, struct nd_upstream_caller calle
     nd_mutex_lock(&upstream->lock);
     const char *against = reason_against_locked(upstream, packed);
     struct nd_upstream_set *set = against == NULL ? set_locked(upstream, value) : NULL;
-    nd_free(value);
+    nd_free_secret(value);
     if (set == NULL) {
         bool ended = upstream->ended;
         nd_mutex_unlock(&upstream->lock);

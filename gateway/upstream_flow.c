@@ -1,5 +1,6 @@
 /* One stream of a set: its queue, what is in flight, which answer is whose. */
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "gateway/upstream_impl.h"
 
@@ -320,7 +321,7 @@ static void drop_set_locked(struct nd_upstream *upstream, struct nd_upstream_set
     if (set->listed) {
         (void)nd_map_remove(upstream->sets, nd_slice_str(set->authorization));
     }
-    nd_free(set->authorization);
+    nd_free_secret(set->authorization);
     nd_free(set);
 }
 

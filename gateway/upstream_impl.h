@@ -86,7 +86,8 @@ uint64_t nd_upstream_now_ns(void);
 /* What a call or stream says of who asks; returns how many. Both may be "". */
 size_t nd_upstream_metadata(struct nd_rpc_metadata out[ND_UPSTREAM_METADATA_MAX],
                             const char *authorization, const char *address);
-/* The value as metadata; "" when it is none or cannot travel. The caller's. */
+/* The value as metadata; "" when it is none or cannot travel. The caller's, for
+ * nd_free_secret(). */
 char *nd_upstream_authorization(struct nd_slice header);
 struct nd_upstream_op *nd_upstream_op_new(struct nd_upstream *upstream, nd_upstream_done_fn *done,
                                           void *arg);

@@ -1,6 +1,7 @@
 /* A stream of its own for one operation: replay, and what finds no set. A unary method is a stream
  * with one message each way, and as a stream it can be cancelled. */
 #include "storage/base/alloc.h"
+#include "storage/base/wipe.h"
 
 #include "gateway/upstream_impl.h"
 
@@ -106,7 +107,7 @@ uint64_t nd_upstream_single(struct nd_upstream *upstream, struct nd_upstream_cal
         nd_free(op);
     }
     nd_mutex_unlock(&upstream->lock);
-    nd_free(value);
+    nd_free_secret(value);
     return id;
 }
 

@@ -9,6 +9,7 @@
 
 #include "storage/base/alloc.h"
 #include "storage/base/codec.h"
+#include "storage/base/wipe.h"
 
 enum { CAPACITY_MIN = 16, KEY_INLINE_MAX = 16 };
 enum key_kind { KEY_NONE, KEY_BYTES, KEY_U64 };
@@ -127,8 +128,16 @@ struct nd_map *nd_map_new(uint64_t seed)
 static void entry_release(struct entry *entry)
 {
     if (entry->value != NULL && entry->key_size > KEY_INLINE_MAX) {
+        nd_wipe(entry->key.heap, entry->key_size);
         nd_free(entry->key.heap);
     }
+}
+
+/* The keys that lie in them go, too. */
+static void entries_free(struct entry *entries, size_t capacity)
+{
+    nd_wipe(entries, capacity * sizeof *entries);
+    nd_free(entries);
 }
 
 void nd_map_free(struct nd_map *map)
@@ -139,7 +148,7 @@ void nd_map_free(struct nd_map *map)
     for (size_t i = 0; i < map->capacity; i++) {
         entry_release(&map->entries[i]);
     }
-    nd_free(map->entries);
+    entries_free(map->entries, map->capacity);
     nd_free(map);
 }
 
@@ -197,7 +206,7 @@ static void reserve(struct nd_map *map)
             *first_unused(map, old.entries[i].hash) = old.entries[i];
         }
     }
-    nd_free(old.entries);
+    entries_free(old.entries, old.capacity);
 }
 
 static void *put(struct nd_map *map, uint64_t hash, struct nd_slice key, void *value)

@@ -1,4 +1,5 @@
-/* A hash map from bytes or from a 64-bit number to a pointer. Keys are copied. Not thread safe.
+/* A hash map from bytes or from a 64-bit number to a pointer. Keys are copied, and overwritten
+ * before their memory is given up: some are credentials. Not thread safe.
  * Hashing is seeded (SipHash-2-4 for bytes) so that clients cannot choose collisions. One map holds
  * keys of one of the two kinds; mixing them is a bug (asserted). */
 #ifndef ND_BASE_MAP_H

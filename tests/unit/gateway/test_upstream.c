@@ -1,5 +1,7 @@
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "storage/base/alloc.h"
@@ -479,6 +481,43 @@ static void idle__closes_the_set_and_leaves_those_in_use(void **state)
     assert_int_equal(test->node.streams_done[FAKE_POLL], 0);
 }
 
+/* --- secrets --- */
+
+static const char secret[] = "Basic c29tZWJvZHk6bXVjaCB0b28gc2VjcmV0";
+static _Atomic uint32_t secrets_freed; /* copies that were given up as they were */
+
+void __real_nd_free(void *pointer);
+void __wrap_nd_free(void *pointer);
+
+void __wrap_nd_free(void *pointer)
+{
+    if (pointer != NULL && malloc_usable_size(pointer) >= sizeof secret - 1 &&
+        memcmp(pointer, secret, sizeof secret - 1) == 0) {
+        atomic_fetch_add(&secrets_freed, 1);
+    }
+    __real_nd_free(pointer);
+}
+
+/* By stream, by a call when there are too many sets, of a set that goes. */
+static void authorization__is_not_left_in_memory(void **state)
+{
+    struct test *test = *state;
+
+    restart(test, 1, 20, 0);
+    atomic_store(&secrets_freed, 0);
+    produce(test, secret);
+    wait_done(test, 1);
+    fake_node_wait(&test->node, &test->node.streams_done[FAKE_PRODUCE], 1);
+
+    restart(test, 1, 0, 0);
+    produce(test, "Basic another");
+    wait_done(test, 1);
+    produce(test, secret);
+    wait_done(test, 2);
+    restart(test, 1, 0, 0);
+    assert_int_equal(atomic_load(&secrets_freed), 0);
+}
+
 /* --- replay --- */
 
 static void replay__brings_one_message_nothing_or_an_error(void **state)
@@ -542,6 +581,7 @@ int main(void)
         CASE(free__ends_every_operation),
         CASE(deadline__ends_what_is_not_answered),
         CASE(idle__closes_the_set_and_leaves_those_in_use),
+        CASE(authorization__is_not_left_in_memory),
         CASE(replay__brings_one_message_nothing_or_an_error),
         cmocka_unit_test(err__is_named_by_the_reason_or_else_by_the_code),
     };
