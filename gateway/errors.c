@@ -66,7 +66,7 @@ int nd_error_of(const struct nd_upstream_status *status, const struct nd_operati
         nd_errmsg_set(out, "no answer from the broker, the outcome is unknown: %s", text);
         return operation->lost_status;
     case ND_ERR_CANCELLED:
-    case ND_ERR_DEADLINE: nd_errmsg_set(out, "%s: %s", operation->name, text); return 503;
+    case ND_ERR_DEADLINE: nd_errmsg_set(out, "%s: %s", operation->name, text); return http;
     case ND_OK:
     case ND_ERR_CORRUPT:
     case ND_ERR_IO:

@@ -28,8 +28,8 @@
     X(UNAVAILABLE, 14, 503, "unavailable")                                                         \
     X(NOT_LEADER, 14, 503, "this node is not the metadata leader")                                 \
     X(UNKNOWN_OUTCOME, 14, 503, "the outcome is unknown")                                          \
-    X(CANCELLED, 1, 499, "cancelled")                                                              \
-    X(DEADLINE, 4, 504, "deadline exceeded")                                                       \
+    X(CANCELLED, 1, 503, "cancelled")                                                              \
+    X(DEADLINE, 4, 503, "deadline exceeded")                                                       \
     X(UNSUPPORTED, 12, 501, "not supported")                                                       \
     X(CORRUPT, 15, 500, "stored data failed its checksum")                                         \
     X(IO, 13, 500, "input/output error")                                                           \

@@ -53,7 +53,7 @@ static void error_of__puts_invalid_argument_in_front_once(void **state)
                 "invalid argument: partition out of range");
 }
 
-static void error_of__never_answers_what_http_has_not(void **state)
+static void error_of__answers_as_the_table_says_and_nothing_unknown(void **state)
 {
     (void)state;
 
@@ -63,6 +63,7 @@ static void error_of__never_answers_what_http_has_not(void **state)
         int http = nd_error_of(&status, &ack, &told);
         assert_in_range(http, 400, 503);
         assert_int_not_equal(http, 499);
+        assert_int_equal(nd_error_of(&status, &produce, &told), nd_err_http_status(status.err));
         assert_string_not_equal(told.text, "");
     }
 }
@@ -113,7 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_of__says_what_the_api_documents),
         cmocka_unit_test(error_of__puts_invalid_argument_in_front_once),
-        cmocka_unit_test(error_of__never_answers_what_http_has_not),
+        cmocka_unit_test(error_of__answers_as_the_table_says_and_nothing_unknown),
         cmocka_unit_test(error_of__without_an_answer_says_that_the_outcome_is_unknown),
         cmocka_unit_test(in_flight__counts_each_address_on_its_own),
         cmocka_unit_test(in_flight__without_a_limit_counts_nothing),
