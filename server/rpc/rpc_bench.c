@@ -31,6 +31,10 @@ static void on_message(struct nd_rpc_call *call, struct nd_slice message)
     struct nd_wire_batch *items;
     uint32_t count;
     enum nd_err err = nd_wire_get_items(message, nd_rpc_call_arena(call), &items, &count);
+    if (err == ND_ERR_TOO_LARGE) {
+        (void)nd_stream_takes(s, "items", count);
+        return;
+    }
     if (err != ND_OK) {
         nd_stream_end(s, false, ND_ERR_INVALID_ARGUMENT,
                       "the message is not a valid narad.v1.ProduceStreamRequest");

@@ -293,14 +293,17 @@ class BadInput(unittest.TestCase):
         """Each item is answered: without a bound small messages would make answers of any size."""
         start = broker_pb2.SubscribeStart(topic="t")
         for method, what, make in (
-                ("ProduceStream", "items", lambda n: broker_pb2.ProduceStreamRequest(
+                ("Bench/ProduceStream", "items", lambda n: broker_pb2.ProduceStreamRequest(
                     items=[broker_pb2.ProduceItem()] * n)),
-                ("ConsumeStream", "polls", lambda n: broker_pb2.ConsumeStreamRequest(
+                ("Broker/ProduceStream", "items", lambda n: broker_pb2.ProduceStreamRequest(
+                    items=[broker_pb2.ProduceItem()] * n)),
+                ("Broker/ConsumeStream", "polls", lambda n: broker_pb2.ConsumeStreamRequest(
                     polls=[broker_pb2.Poll()] * n)),
-                ("AckStream", "items", lambda n: broker_pb2.AckStreamRequest(items=[broker_pb2.AckItem()] * n)),
-                ("Subscribe", "settles", lambda n: broker_pb2.SubscribeRequest(
+                ("Broker/AckStream", "items", lambda n: broker_pb2.AckStreamRequest(
+                    items=[broker_pb2.AckItem()] * n)),
+                ("Broker/Subscribe", "settles", lambda n: broker_pb2.SubscribeRequest(
                     start=start, settles=[broker_pb2.Settle()] * n))):
-            path = "/narad.v1.Broker/" + method
+            path = "/narad.v1." + method
             code, text = self.raw(path, "bidi", make(10001).SerializeToString())
             self.assertEqual((code, text), (BAD, f"{what}: 10001 given, at most 10000 are allowed in one message"))
             code, text = self.raw(path, "bidi", make(10000).SerializeToString())
