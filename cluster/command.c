@@ -2,6 +2,7 @@
 
 #include "storage/base/alloc.h"
 #include "storage/base/codec.h"
+#include "storage/base/wipe.h"
 
 #include "cluster/grant_rows.h"
 #include "proto/narad/cluster/v1/command.pb-c.h"
@@ -411,5 +412,6 @@ void nd_command_release(struct nd_command *command)
     if (nd_command_is_of_user(command->kind)) {
         nd_user_unref(command->user);
         command->user = NULL;
+        nd_wipe(command->replaces, sizeof command->replaces);
     }
 }

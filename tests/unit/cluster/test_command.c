@@ -407,6 +407,7 @@ static void command_put__of_a_password_says_what_it_replaces(void **state)
     memcpy(command.replaces, "no hash", 8);
     assert_int_equal(nd_command_user_check(&command, NULL), ND_ERR_INVALID_ARGUMENT);
     nd_command_release(&command);
+    assert_string_equal(command.replaces, ""); /* as the hash of a user that is given up */
 }
 
 /* However long a client makes its texts: what passes the check fits. */
