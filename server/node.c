@@ -366,6 +366,7 @@ static enum nd_err clear_socket(const char *path, struct nd_errmsg *msg)
     return ND_OK;
 }
 
+/* Only the node's owner may connect: who does may say for whom it asks (access.h). */
 static enum nd_err listen_socket(struct nd_node *n, char *path, struct nd_errmsg *msg)
 {
     char target[600];
@@ -375,7 +376,9 @@ static enum nd_err listen_socket(struct nd_node *n, char *path, struct nd_errmsg
         path[0] = '\0'; /* not ours: the stop leaves it */
     } else {
         snprintf(target, sizeof target, "unix:%s", path);
+        mode_t before = umask(077);
         err = nd_rpc_server_listen(n->rpc, target, &port, msg);
+        (void)umask(before);
     }
     if (err != ND_OK) {
         nd_errmsg_wrap(msg, "grpc.socket");

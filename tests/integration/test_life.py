@@ -273,6 +273,15 @@ class Life(unittest.TestCase):
                 self.assertEqual({m.payload for m in replayed}, {bytes([partition]) * 100000})
             self.assertEqual(len(node.take_all("m")), 80 * 7)
 
+    def test_the_unix_socket_is_of_its_owner_alone(self):
+        """Whatever the umask and the directory: who connects there may speak for others."""
+        before = os.umask(0)
+        try:
+            with Node() as node:
+                self.assertEqual(os.stat(node.path("data") + "/narad.sock").st_mode & 0o077, 0)
+        finally:
+            os.umask(before)
+
     def test_the_unix_socket_serves(self):
         with Node() as node:
             path = node.path("data") + "/narad.sock"
