@@ -97,6 +97,7 @@ struct question {
     int pipe[2]; /* read, write */
     struct termios normal;
     struct sigaction before[ND_ARRAY_SIZE(caught)];
+    int error; /* errno of LINE_FAILED */
 };
 
 static void on_signal(int number)
@@ -140,9 +141,12 @@ static int question_ask(struct question *question, char *line, enum line_end *en
     signals_catch(question);
     *end = LINE_FAILED;
     /* In the background this stops until it is not; a signal that comes meanwhile makes it fail. */
-    if (tcsetattr(question->terminal, TCSAFLUSH, &silent) == 0) {
+    bool silenced = tcsetattr(question->terminal, TCSAFLUSH, &silent) == 0;
+    question->error = errno;
+    if (silenced) {
         dprintf(question->terminal, "%s: ", question->text);
         *end = line_read(question->terminal, question->pipe[0], line, CLI_SECRET_BYTES_MAX);
+        question->error = errno;
         dprintf(question->terminal, "\n");
         while (tcsetattr(question->terminal, TCSAFLUSH, &question->normal) != 0 && errno == EINTR) {
         }
@@ -182,15 +186,18 @@ char *cli_secret_ask(const char *text, bool *no_terminal)
     question.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     *no_terminal = question.terminal < 0 || tcgetattr(question.terminal, &question.normal) != 0;
     if (*no_terminal || pipe2(question.pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+        question.error = errno;
         if (question.terminal >= 0) {
             close(question.terminal);
         }
+        errno = question.error;
         return *no_terminal ? NULL : line_judge(LINE_FAILED, line, "password");
     }
     enum line_end end = question_run(&question, line);
     close(question.pipe[0]);
     close(question.pipe[1]);
     close(question.terminal);
+    errno = question.error;
     char *secret = line_judge(end, line, "password");
     nd_wipe(line, sizeof line);
     return secret;

@@ -2,6 +2,7 @@
 """narad users and the credentials of every command, against a node with users. What a command may do shows
 who it is: the owner of a topic that it creates."""
 
+import errno
 import os
 import pty
 import re
@@ -255,6 +256,28 @@ class Users(Case):
             terminal.wait_for(f"status {128 + signal.SIGINT}\r\n")
             self.assertTrue(terminal.echoes())
         self.root("users", "get", "never", status=1, text="NOT_FOUND")
+
+    def test_a_terminal_that_cannot_be_asked_is_told_with_its_reason(self):
+        """In the background, with nobody left who could bring it to the front."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            if os.fork() == 0:
+                os.setpgid(0, 0)
+                if os.fork() == 0:
+                    while os.getppid() == os.getpgrp():  # its parent is there still
+                        os.sched_yield()
+                    os.execve(NARAD, [NARAD, "topics", "list", "-u", "ann", "-s", self.node.address], environment())
+                os._exit(0)
+            signal.pause()
+        try:
+            shown = b""
+            while b"\n" not in shown:
+                shown += terminal_read(terminal)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(terminal)
+        self.assertEqual(shown.decode().rstrip(), "narad: password: " + os.strerror(errno.EIO))
 
     def test_a_stop_gives_the_echo_back_and_asks_again(self):
         with Terminal("topics", "list", "-u", "ann", "-s", self.node.address) as terminal:
