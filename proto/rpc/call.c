@@ -619,11 +619,6 @@ void *nd_rpc_call_user(const struct nd_rpc_call *call)
     return call->user;
 }
 
-const char *nd_rpc_call_method(const struct nd_rpc_call *call)
-{
-    return call->method->desc->path;
-}
-
 uint32_t nd_rpc_call_right(const struct nd_rpc_call *call)
 {
     return call->method->desc->right;

@@ -25,6 +25,8 @@ enum { OWN_METHODS = ND_ARRAY_SIZE(own_methods), OWN_FILES = ND_ARRAY_SIZE(own_f
 enum { GOODBYE_MS = 200 };
 /* TLS and the first bytes of HTTP/2. */
 enum { HANDSHAKE_TIMEOUT_MS = 10000 };
+/* Between two looks at the queues of threads that did not start. */
+enum { STEP_NS = 1000000 };
 
 /* --- counting --- */
 
@@ -32,9 +34,7 @@ bool nd_rpc_server_call_begin(struct nd_rpc_server *server)
 {
     uint32_t before = atomic_fetch_add_explicit(&server->calls_open, 1, memory_order_relaxed);
 
-    if (server->in_flight != NULL) {
-        nd_series_set(server->in_flight, before + 1);
-    }
+    nd_series_add(server->in_flight, 1); /* not set: workers would overtake one another */
     return before < server->options.calls_max;
 }
 
@@ -44,9 +44,7 @@ void nd_rpc_server_call_end(struct nd_rpc_server *server)
      */
     uint32_t before = atomic_fetch_sub(&server->calls_open, 1);
 
-    if (server->in_flight != NULL) {
-        nd_series_set(server->in_flight, before - 1);
-    }
+    nd_series_sub(server->in_flight, 1);
     if (before == 1 && atomic_load(&server->stopping)) {
         nd_mutex_lock(&server->lock);
         nd_cond_broadcast(&server->changed);
@@ -275,6 +273,7 @@ enum nd_err nd_rpc_server_start(struct nd_rpc_server *server, struct nd_errmsg *
             return ND_ERR_NO_MEMORY;
         }
     }
+    server->running = true;
     return ND_OK;
 }
 
@@ -334,7 +333,7 @@ static bool ended_wait(struct nd_rpc_server *server, bool connections, uint64_t 
 
 void nd_rpc_server_stop(struct nd_rpc_server *server, uint32_t grace_ms)
 {
-    if (!server->started || server->stopped) {
+    if (!server->running || server->stopped) {
         return;
     }
     ND_ASSERT(atomic_load(&server->borrowers) == 0); /* their channels are freed first */
@@ -359,22 +358,53 @@ void nd_rpc_server_stop(struct nd_rpc_server *server, uint32_t grace_ms)
     server->stopped = true;
 }
 
+/* In the place of the threads that are not there: what was armed comes back, and what was matched
+ * before the end is refused. */
+static void queues_step(struct nd_rpc_server *server)
+{
+    for (uint32_t i = 0; i < server->options.threads; i++) {
+        const struct nd_rpc_worker *worker = &server->workers[i];
+        bool any = !worker->thread.started;
+        while (any) {
+            any = nd_rpc_event_run(
+                grpc_completion_queue_next(worker->queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), NULL));
+        }
+    }
+}
+
+/* It was not started, or not all of its threads were. Its listeners are closed by the core's
+ * shutdown only. */
+static void never_ran_end(struct nd_rpc_server *server)
+{
+    atomic_store(&server->stopping, true);
+    nd_rpc_health_stop(server->health);
+    shutdown_start(server);
+    if (server->started) {
+        grpc_server_cancel_all_calls(server->core);
+    }
+    while (!ended_wait(server, true, nd_rpc_now_ns() + STEP_NS)) {
+        queues_step(server);
+    }
+    grpc_server_destroy(server->core);
+    for (uint32_t i = 0; i < server->options.threads; i++) {
+        struct nd_rpc_worker *worker = &server->workers[i];
+        grpc_completion_queue_shutdown(worker->queue);
+        if (worker->thread.started) {
+            nd_thread_join(&worker->thread);
+        }
+        while (nd_rpc_queue_step(worker->queue)) {
+        }
+    }
+}
+
 void nd_rpc_server_free(struct nd_rpc_server *server)
 {
     if (server == NULL) {
         return;
     }
-    ND_ASSERT(!server->started || server->stopped);
-    if (!server->started) { /* its listeners are closed by the core's shutdown only */
-        shutdown_start(server);
-        while (!server->shutdown_done && nd_rpc_queue_step(server->workers[0].queue)) {
-        }
-        grpc_server_destroy(server->core);
-        for (uint32_t i = 0; i < server->options.threads; i++) {
-            grpc_completion_queue_shutdown(server->workers[i].queue);
-            while (nd_rpc_queue_step(server->workers[i].queue)) {
-            }
-        }
+    ND_ASSERT(!server->running || server->stopped);
+    if (!server->stopped) {
+        never_ran_end(server);
     }
     for (uint32_t i = 0; i < server->options.threads; i++) {
         nd_rpc_worker_release(&server->workers[i]);

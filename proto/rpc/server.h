@@ -65,10 +65,10 @@ struct nd_rpc_server_options {
     const struct nd_rpc_method *const *methods; /* pointers to static method descriptions */
     size_t methods_count;
     void *user;                 /* nd_rpc_call_server_user() */
-    uint32_t threads;           /* workers, one completion queue each; 1 is best on two cores */
+    uint32_t threads;           /* workers, one completion queue each; 1 (0, too) on two cores */
     uint32_t message_bytes_max; /* gRPC receive limit of the server, bytes */
-    uint32_t calls_max;         /* concurrent calls; beyond: RESOURCE_EXHAUSTED at once */
-    uint32_t keepalive_time_ms, keepalive_timeout_ms;
+    uint32_t calls_max; /* concurrent calls; beyond: RESOURCE_EXHAUSTED at once; 0: no bound */
+    uint32_t keepalive_time_ms, keepalive_timeout_ms; /* 0: no pings */
     uint64_t memory_bytes_max; /* resource quota of the server's transports; 0: none */
     struct nd_log *log;
     /* grpc_requests_total{method,code}, grpc_request_duration_seconds{method} (unary),
@@ -132,7 +132,6 @@ void nd_rpc_server_free(struct nd_rpc_server *server); /* stopped, or never star
 void *nd_rpc_call_server_user(const struct nd_rpc_call *call);
 void nd_rpc_call_set_user(struct nd_rpc_call *call, void *user);
 void *nd_rpc_call_user(const struct nd_rpc_call *call);
-const char *nd_rpc_call_method(const struct nd_rpc_call *call);
 uint32_t nd_rpc_call_right(const struct nd_rpc_call *call); /* its method's */
 /* For this call's decoded messages and small things; released with the call (unary, server-stream)
  * or after each on_message (other streams). A handler that has copied what it needs may reset it

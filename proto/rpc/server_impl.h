@@ -20,7 +20,9 @@ struct nd_rpc_server {
     struct nd_rpc_health *health;
     struct nd_rpc_reflection *reflection;
     struct nd_list tls; /* of struct nd_rpc_tls: the listeners that have it */
-    bool started, stopped;
+    bool started;       /* the core is */
+    bool running;       /* and every worker */
+    bool stopped;
     _Atomic bool stopping;
     _Atomic uint32_t calls_open;
     _Atomic uint32_t borrowers; /* channels that the first worker drives */

@@ -213,6 +213,47 @@ static void server__parks_1000_calls_and_answers_others(void **state)
     test_free(outcomes);
 }
 
+/* How many more threads the machine has; negative: enough. */
+static int threads_left = -1;
+
+bool __real_nd_thread_start(struct nd_thread *thread, const char *name, void (*run)(void *),
+                            void *arg);
+bool __wrap_nd_thread_start(struct nd_thread *thread, const char *name, void (*run)(void *),
+                            void *arg);
+bool __wrap_nd_thread_start(struct nd_thread *thread, const char *name, void (*run)(void *),
+                            void *arg)
+{
+    if (threads_left == 0) {
+        return false;
+    }
+    threads_left -= threads_left > 0;
+    return __real_nd_thread_start(thread, name, run, arg);
+}
+
+static void server__without_a_thread_says_so_and_can_be_freed(void **state)
+{
+    enum { WORKERS = 3 };
+    (void)state;
+
+    for (int started = 0; started < WORKERS; started++) {
+        struct nd_rpc_server_options options = {.threads = WORKERS, .message_bytes_max = 1 << 20};
+        struct nd_rpc_server *server = NULL;
+        struct nd_errmsg msg = {.text = ""};
+        char expected[64];
+        int port = 0;
+
+        assert_int_equal(nd_rpc_server_new(&server, &options, &msg), ND_OK);
+        assert_int_equal(nd_rpc_server_listen(server, "127.0.0.1:0", &port, &msg), ND_OK);
+        threads_left = started;
+        assert_int_equal(nd_rpc_server_start(server, &msg), ND_ERR_NO_MEMORY);
+        threads_left = -1;
+        snprintf(expected, sizeof expected, "cannot start the thread net-%d", started);
+        assert_string_equal(msg.text, expected);
+        nd_rpc_server_stop(server, 1000); /* it never ran: nothing to do */
+        nd_rpc_server_free(server);
+    }
+}
+
 static void server__beyond_calls_max_refuses(void **state)
 {
     struct fixture fixture;
@@ -488,6 +529,7 @@ int main(void)
         CASE(channel__without_waiting_fails_at_once_when_nobody_listens),
         CASE(channel__a_vanished_client_cancels_its_calls),
         CASE(server__parks_1000_calls_and_answers_others),
+        cmocka_unit_test(server__without_a_thread_says_so_and_can_be_freed),
         cmocka_unit_test(server__beyond_calls_max_refuses),
         CASE(call__finish_and_cancel_may_cross),
         CASE(keepalive__drops_a_connection_that_went_silent),
