@@ -133,11 +133,13 @@ static void entry_release(struct entry *entry)
     }
 }
 
-/* The keys that lie in them go, too. */
-static void entries_free(struct entry *entries, size_t capacity)
+/* The keys that lie in them go, too; numbers are no secrets. */
+static void entries_free(const struct nd_map *map)
 {
-    nd_wipe(entries, capacity * sizeof *entries);
-    nd_free(entries);
+    if (map->kind == KEY_BYTES) {
+        nd_wipe(map->entries, map->capacity * sizeof *map->entries);
+    }
+    nd_free(map->entries);
 }
 
 void nd_map_free(struct nd_map *map)
@@ -148,7 +150,7 @@ void nd_map_free(struct nd_map *map)
     for (size_t i = 0; i < map->capacity; i++) {
         entry_release(&map->entries[i]);
     }
-    entries_free(map->entries, map->capacity);
+    entries_free(map);
     nd_free(map);
 }
 
@@ -206,7 +208,7 @@ static void reserve(struct nd_map *map)
             *first_unused(map, old.entries[i].hash) = old.entries[i];
         }
     }
-    entries_free(old.entries, old.capacity);
+    entries_free(&old);
 }
 
 static void *put(struct nd_map *map, uint64_t hash, struct nd_slice key, void *value)

@@ -1,6 +1,6 @@
-/* A hash map from bytes or from a 64-bit number to a pointer. Keys are copied, and overwritten
- * before their memory is given up: some are credentials. Not thread safe.
- * Hashing is seeded (SipHash-2-4 for bytes) so that clients cannot choose collisions. One map holds
+/* A hash map from bytes or from a 64-bit number to a pointer. Keys are copied; those of bytes are
+ * overwritten before their memory is given up, since some are credentials. Not thread safe. Hashing
+ * is seeded (SipHash-2-4 for bytes) so that clients cannot choose collisions. One map holds
  * keys of one of the two kinds; mixing them is a bug (asserted). */
 #ifndef ND_BASE_MAP_H
 #define ND_BASE_MAP_H
