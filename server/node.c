@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/disk_watch.h"
 
 #include "cluster/metastore.h"
 #include "proto/rpc/server.h"
@@ -24,7 +25,6 @@
 #include "server/topic_relay.h"
 #include "server/version.h"
 #include "storage/clock.h"
-#include "storage/disk_watch.h"
 #include "storage/layout.h"
 #include "storage/relieve.h"
 

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "storage/base/alloc.h"
+#include "storage/base/disk_watch.h"
 #include "storage/base/wipe.h"
 
 #include "server/node.h"
 #include "server/security/password.h"
 #include "server/version.h"
-#include "storage/disk_watch.h"
 
 enum {
     NS_PER_MS = 1000000,

@@ -152,9 +152,7 @@ struct nd_wal_options {
     uint64_t disk_reserve_bytes; /* 64 MiB */
     uint32_t spares;             /* 2 */
     uint32_t spares_extra; /* kept beyond them while the log is busy and there is plenty of room */
-    /* Or NULL. Gets, with the arg of `replay`, the partition of every entry that is seen while the
-     * files are looked at, newest file first: of all that will be replayed, and of some that will
-     * not be. Then NULL, before the replay begins. */
+    /* Or NULL. Gets the partition of every entry that is replayed, and of others; then NULL. */
     void (*preview)(void *arg, const struct nd_partition_id *id);
     bool must_exist; /* FORMAT says that this store has been opened before: no file is a loss */
     struct nd_log *log;

@@ -1,4 +1,4 @@
-#include "storage/disk_watch.h"
+#include "storage/base/disk_watch.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-#include "storage/disk_watch.h"
+#include "storage/base/disk_watch.h"
+
 #include "tests/support/nd_test.h"
 #include "tests/support/sim_env.h"
 
