@@ -40,6 +40,10 @@ static int version(char *const *words)
 {
     bool json = words[0] != NULL && strcmp(words[0], "--json") == 0;
 
+    if (words[0] != NULL && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0)) {
+        fputs("Usage: narad version [--json]\n\nSays which build this is.\n", stdout);
+        return 0;
+    }
     if (words[json ? 1 : 0] != NULL) {
         fprintf(stderr, "narad: version: unexpected \"%s\"; only --json is taken\n",
                 words[json ? 1 : 0]);

@@ -96,8 +96,8 @@ static void option_help(const struct cli_option *option)
 
 static void command_help(const struct cli_command *command, const struct cli_option *common)
 {
-    printf("Usage: narad %s [options] %s\n\n%s\n", command->name, command->arguments,
-           command->summary);
+    printf("Usage: narad %s [options]%s%s\n\n%s\n", command->name,
+           command->arguments[0] != '\0' ? " " : "", command->arguments, command->summary);
     if (command->details != NULL) {
         printf("\n%s\n", command->details);
     }
@@ -294,13 +294,30 @@ bool nd_cli_knows(const char *command)
     return strcmp(command, "client") == 0;
 }
 
-void nd_cli_usage(FILE *out)
+/* `name`: of a command of this group? */
+static bool in_group(const char *name, const char *group)
+{
+    size_t size = strcspn(name, " ");
+
+    return name[size] == ' ' && strlen(group) == size && memcmp(name, group, size) == 0;
+}
+
+/* The commands of `group`; NULL: all. */
+static void commands_list(FILE *out, const char *group)
 {
     for (size_t i = 0; i < ND_ARRAY_SIZE(commands); i++) {
+        if (group != NULL && !in_group(commands[i]->name, group)) {
+            continue;
+        }
         char left[64];
         snprintf(left, sizeof left, "%s %s", commands[i]->name, commands[i]->arguments);
         fprintf(out, "  %-34s %s\n", left, commands[i]->summary);
     }
+}
+
+void nd_cli_usage(FILE *out)
+{
+    commands_list(out, NULL);
 }
 
 /* What may be asked of every command. */
@@ -398,25 +415,28 @@ static int command_run(struct cli *cli, const struct cli_command *command)
     return result;
 }
 
-static int unknown_command(char **words)
-{
-    fprintf(stderr, "narad: unknown command \"%s%s%s\"; the commands are:\n", words[0],
-            words[1] != NULL ? " " : "", words[1] != NULL ? words[1] : "");
-    nd_cli_usage(stderr);
-    return CLI_FAILED;
-}
-
 /* The first of two words? */
 static bool is_group(const char *word)
 {
     for (size_t i = 0; i < ND_ARRAY_SIZE(commands); i++) {
-        size_t size = strcspn(commands[i]->name, " ");
-        if (commands[i]->name[size] == ' ' && strlen(word) == size &&
-            memcmp(commands[i]->name, word, size) == 0) {
+        if (in_group(commands[i]->name, word)) {
             return true;
         }
     }
     return false;
+}
+
+static const char *group_of(char **words)
+{
+    return words[0] != NULL && is_group(words[0]) ? words[0] : NULL;
+}
+
+static int unknown_command(char **words)
+{
+    fprintf(stderr, "narad: unknown command \"%s%s%s\"; the commands are:\n", words[0],
+            words[1] != NULL ? " " : "", words[1] != NULL ? words[1] : "");
+    commands_list(stderr, group_of(words));
+    return CLI_FAILED;
 }
 
 /* `narad topics`, `narad topics --help`, `narad client help`. */
@@ -456,7 +476,7 @@ int nd_cli_main(int argc, char **argv)
     }
     if (command == NULL) {
         printf("Commands (narad COMMAND --help says more):\n");
-        nd_cli_usage(stdout);
+        commands_list(stdout, group_of(rest));
         return CLI_OK;
     }
     uint8_t *values = nd_xcalloc(1, command->values_size + 1);

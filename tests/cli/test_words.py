@@ -30,15 +30,27 @@ class Words(unittest.TestCase):
             for asked in (narad(*words, "--help"), narad(*words, "-h"), narad("client", *words, "--help")):
                 self.assertEqual((asked.status, asked.err), (0, ""), words)
                 self.assertTrue(asked.out.startswith("Usage: narad " + " ".join(words)), asked)
+                self.assertNotRegex(asked.out, r"(?m) $")
                 self.assertIn("--server HOST:PORT|unix:PATH", asked.out)
                 self.assertIn("Exit status: 0 done", asked.out)
                 self.assertIn("D is a duration such as 500ms", asked.out)
             self.assertIn("\n  " + " ".join(words), listed)
-        for arguments in (("topics",), ("topics", "--help"), ("users",), ("ctx", "-h"), ("client",), ("client", "help"), ("help",), ()):
+        for arguments in (("client",), ("client", "help"), ("help",), ()):
             asked = narad(*arguments)
             self.assertEqual((asked.status, asked.err), (0, ""), arguments)
             self.assertIn("topics create NAME", asked.out)
         self.assertIn("NARAD_GRPC_ADDR", narad("serve", "--help").out)
+
+    def test_a_group_lists_its_own_commands(self):
+        for arguments in (("topics",), ("topics", "--help"), ("users",), ("ctx", "-h"), ("client", "users", "--help")):
+            asked = narad(*arguments)
+            self.assertEqual((asked.status, asked.err), (0, ""), arguments)
+            group = arguments[-1] if len(arguments) == 1 else arguments[-2]
+            listed = [line.split()[:2] for line in asked.out.splitlines()[1:]]
+            self.assertEqual(listed, [list(words) for words in COMMANDS if words[0] == group], asked)
+        wrong = narad("users", "nonsense").err
+        self.assertIn("users create NAME", wrong)
+        self.assertNotIn("topics create", wrong)
 
     def test_unknown_words_are_told(self):
         for arguments, status, text in (
@@ -70,6 +82,9 @@ class Words(unittest.TestCase):
             said = narad(*words).json()
             self.assertEqual("narad " + said["build"] + "\n", first.out)
             self.assertTrue(said["build"].startswith(said["version"]))
+        for asked in (narad("version", "--help"), narad("client", "version", "-h")):
+            self.assertEqual((asked.status, asked.err), (0, ""))
+            self.assertTrue(asked.out.startswith("Usage: narad version [--json]\n"), asked)
         self.assertIn('unexpected "--what"', narad("version", "--what").err)
 
     def test_no_node_is_told_soon(self):
