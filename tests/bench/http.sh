@@ -103,5 +103,14 @@ node parked --dev # one whose memory is not that of the runs before
 "$build/bin/narad" topics create --server "$grpc" bench > /dev/null
 parked=$(($(ulimit -n) / 2 - 100))
 [ "$parked" -le 10000 ] || parked=10000
-load "parked polls, $parked" "$http" --mode park --connections "$parked" --warm 8 --rounds 200
-grep -E '^(VmRSS|Threads)' "/proc/$node/status"
+load "parked polls, $parked" "$http" --mode park --connections "$parked" --warm 8 --rounds 200 > "$dir/park.txt" &
+polls=$!
+pids+=("$polls")
+while kill -0 "$polls" 2> /dev/null; do # the half of the samples is while all are parked; the highest when all leave
+    awk '$1 == "VmRSS:" { print int($2 / 1024) }' "/proc/$node/status" >> "$dir/resident.txt"
+    read -rt 1 < <(exec sleep 1) || true
+done
+wait "$polls"
+cat "$dir/park.txt"
+printf '%-34s %s\n' '  the node meanwhile' "$(sort -n "$dir/resident.txt" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] " MiB resident, at most " v[NR] }'), \
+$(cat "/proc/$node/task/"*/comm | grep -c '^http-') threads of the gateway's loops"
