@@ -112,5 +112,5 @@ while kill -0 "$polls" 2> /dev/null; do # the half of the samples is while all a
 done
 wait "$polls"
 cat "$dir/park.txt"
-printf '%-34s %s\n' '  the node meanwhile' "$(sort -n "$dir/resident.txt" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] " MiB resident, at most " v[NR] }'), \
-$(cat "/proc/$node/task/"*/comm | grep -c '^http-') threads of the gateway's loops"
+resident=$(sort -n "$dir/resident.txt" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] " MiB, at most " v[NR] " MiB" }')
+printf '%-34s %s\n' '  the node meanwhile' "$resident, $(cat "/proc/$node/task/"*/comm | grep -c '^http-') threads of the gateway's loops"
