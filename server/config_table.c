@@ -174,7 +174,7 @@ const struct nd_setting nd_settings_table[] = {
      "25", ANY, .doc = "has no effect: batches form by themselves"},
 
     {"log.level", "NARAD_LOG_LEVEL", "--log-level", CHOICE, USED, AT(log_level), "info",
-     .choices = "debug info warn error", .doc = "least important lines shown"},
+     .choices = "debug info warn error", .doc = "least important lines shown, on standard output"},
     {"log.format", "NARAD_LOG_FORMAT", "--log-format", CHOICE, USED, AT(log_format), "json",
      .choices = "json text", .doc = "form of a line"},
 
