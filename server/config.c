@@ -274,12 +274,12 @@ static void setting_flag(struct loader *l, const struct flag *flag, bool *bad)
             return;
         }
     }
-    nd_problem(l->problems, "unknown flag %.*s", (int)flag->name_size, flag->name);
+    nd_problem(l->problems, "unknown flag %.*s (--help lists them)", (int)flag->name_size,
+               flag->name);
 }
 
 /* `--name value`, `--name=value`, and the two that take no value. With `only_config` just --config
- * and
- * --dev are looked at, because the file comes before the other flags. */
+ * and --dev are looked at, because the file comes before the other flags. */
 static void load_flags(struct loader *l, bool only_config)
 {
     const struct nd_launch_input *input = l->input;

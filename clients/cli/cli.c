@@ -59,7 +59,11 @@ int cli_usage_error(const struct cli *cli, const char *format, ...)
 
 int cli_fail_code(const char *doing, int code, const char *text)
 {
-    return cli_fail("%s: %s: %s", doing, narad_code_name(code), text);
+    const char *hint = code == NARAD_UNAUTHENTICATED
+                           ? " (no or wrong name and password: --user, NARAD_USER, a context)"
+                           : "";
+
+    return cli_fail("%s: %s: %s%s", doing, narad_code_name(code), text, hint);
 }
 
 static volatile sig_atomic_t interrupted;

@@ -147,7 +147,8 @@ class Users(Case):
         self.ask("topics", "list", status=1, text="UNAUTHENTICATED")
 
     def test_what_is_missing_or_wrong_is_told(self):
-        self.ask("topics", "list", status=1, text="UNAUTHENTICATED: authentication required")
+        self.ask("topics", "list", status=1, text="UNAUTHENTICATED: authentication required (no or wrong name and password: "
+                 "--user, NARAD_USER, a context)")
         self.ask("topics", "list", "-u", "ann", "-p", "wrong", status=1, text="UNAUTHENTICATED")
         self.ask("topics", "list", "-u", "nobody", "-p", "x", status=1, text="UNAUTHENTICATED")
         self.ask("topics", "list", "-p", "x", status=1, text="a password is given and no user")

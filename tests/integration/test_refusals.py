@@ -37,7 +37,7 @@ class Refusals(unittest.TestCase):
         result = self.serve("--config", config, "--log-level", "loud", "--what",
                             NARAD_TOPIC_MAX_PARTITIONS="x", NARAD_HTTP_ADDR="")
         self.expect(result, "narad: config: ", "http.nonsense", "storage.segment_bytes is an internal",
-                    "log.level (--log-level)", "unknown flag --what", "NARAD_TOPIC_MAX_PARTITIONS",
+                    "log.level (--log-level)", "unknown flag --what (--help lists them)", "NARAD_TOPIC_MAX_PARTITIONS",
                     "http.addr must not be empty")
         self.assertEqual(result.stderr.count("\n"), 1)
         self.assertFalse(os.path.exists(self.data))
