@@ -154,6 +154,7 @@ void nd_http_ended(void *arg, struct MHD_Connection *mhd, void **request_io,
                       now + (draining ? 0 : server->options.idle_timeout_ms * MS));
     nd_watch_idle(&request->conn->watched, true);
     request->conn->request = NULL;
+    nd_list_remove(&request->conn->chunked);
     nd_http_reading(request->conn);
     nd_http_rest(request->conn, now);
     room_give(request);
@@ -476,11 +477,19 @@ static enum MHD_Result ask(struct nd_http_request *request, bool inside, bool *n
     return asked(request, inside);
 }
 
+/* For nd_http_stuck_cut. */
+static void piece_came(struct nd_http_request *request)
+{
+    request->piece_ns = nd_watch_now_ns();
+    request->piece_step = request->conn->loop->steps;
+}
+
 static enum MHD_Result head_handle(struct nd_http_request *request, const char *method,
                                    const char *version)
 {
     bool ignored;
 
+    piece_came(request);
     request->stage = ND_HTTP_STAGE_BODY;
     open_count(request->conn->server, 1);
     nd_http_meters_began(request->conn->server->meters);
@@ -495,6 +504,9 @@ static enum MHD_Result head_handle(struct nd_http_request *request, const char *
     /* The library forgives bare LFs between chunks, unseen: nothing that follows on the connection
      * may be taken for a request. */
     request->close_after = request->chunked;
+    if (request->chunked) {
+        nd_list_append(&request->conn->loop->chunked, &request->conn->chunked);
+    }
     if (request->keep == ND_HTTP_KEEP && request->declared > ND_HTTP_MIB && !request->admitted) {
         return ask(request, false, &ignored);
     }
@@ -566,6 +578,9 @@ static bool body_put(struct nd_http_request *request, const char *data, size_t s
 static bool body_take(struct nd_http_request *request, const char *data, size_t size)
 {
     request->body_total += size;
+    if (request->chunked) {
+        piece_came(request);
+    }
     request->conn->bytes_seen += size;
     if (request->keep == ND_HTTP_KEEP) {
         if (size <= request->body.size_max - request->body.size) {

@@ -1,6 +1,6 @@
 /* What the files of the HTTP server share: http_server (start, loops, stop), http_gather (a request
  * from its head to its answer), http_head (is its framing beyond doubt?), http (what handlers see),
- * http_room, http_pages, http_tls, http_meters. */
+ * http_room, http_pages, http_stuck, http_tls, http_meters. */
 #ifndef ND_HTTP_IMPL_H
 #define ND_HTTP_IMPL_H
 
@@ -52,6 +52,9 @@ struct nd_http_loop {
     struct nd_list resting;         /* the loop's: by how long, connections that wait */
     struct nd_list hung_up;         /* guarded by lock: connections whose client sends no more */
     uint64_t hung_up_looked_ns;
+    struct nd_list chunked; /* the loop's: connections whose chunked body is arriving */
+    /* The loop's: steps so far; when it last slept, by steps and by time. */
+    uint64_t steps, slept_step, slept_ns;
     _Atomic bool stopping;
 };
 
@@ -67,7 +70,8 @@ struct nd_http_conn {
     struct nd_list hung_up;          /* guarded by the loop's lock */
     bool closing;                    /* guarded by the loop's lock */
     _Atomic bool half_closed;        /* the client sends no more */
-    bool looked_at;      /* the loop's: waited for more from a client that had hung up */
+    bool looked_at; /* the loop's: waited for more from a client that had hung up */
+    struct nd_list chunked;
     struct nd_list rest; /* of http_trim.c, as what follows */
     uint64_t rest_since_ns;
     uint64_t bytes_seen;   /* heads and bodies of all its requests */
@@ -155,10 +159,11 @@ struct nd_http_request {
     /* The body. */
     enum nd_http_keep keep;
     struct nd_buf body;
-    uint64_t body_total;     /* bytes that came */
-    uint64_t body_total_max; /* beyond it the connection ends, where the body is not kept */
-    bool admitted;           /* it may be larger than 1 MiB */
-    uint64_t identity;       /* whose room it takes then */
+    uint64_t body_total;           /* bytes that came */
+    uint64_t piece_ns, piece_step; /* chunked: when the last of them did, or the head */
+    uint64_t body_total_max;       /* beyond it the connection ends, where the body is not kept */
+    bool admitted;                 /* it may be larger than 1 MiB */
+    uint64_t identity;             /* whose room it takes then */
     uint64_t room_taken, small_taken;
 
     /* The answer. Written by its one giver before `progress` says ANSWERED. */
@@ -208,6 +213,13 @@ void nd_http_answer_past(struct nd_http_conn *conn, struct MHD_Connection *mhd, 
 void nd_http_rest(struct nd_http_conn *conn, uint64_t now_ns);
 /* Those that have waited for a second give memory back. */
 void nd_http_trim(struct nd_http_loop *loop, uint64_t now_ns);
+
+/* Bytes that the kernel has received on it. False: it does not say. */
+bool nd_http_received(const struct nd_http_conn *conn, uint64_t *out);
+
+/* --- http_stuck.c. @thread loop --- */
+/* Those that keep the loop from sleep are answered and cut. */
+void nd_http_stuck_cut(struct nd_http_loop *loop, uint64_t now_ns);
 
 /* --- http_head.c --- */
 /* Method, fields, lengths. False: `refusal` and its status are set; nothing of the request is to be

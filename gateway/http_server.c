@@ -114,6 +114,7 @@ static void conn_started(struct nd_http_loop *loop, struct MHD_Connection *mhd, 
     conn->linger_file = -1;
     conn->reading = true;
     nd_list_init(&conn->rest);
+    nd_list_init(&conn->chunked);
     nd_list_init(&conn->hung_up);
     nd_http_peer_text(&arrival->addr, conn->peer, sizeof conn->peer);
     if (server->tls != NULL && !loop->metrics_only) {
@@ -233,6 +234,9 @@ static int loop_chores(struct nd_http_loop *loop)
         nd_http_trim(loop, nd_watch_now_ns());
         ms = TRIM_MS;
     }
+    if (!nd_list_empty(&loop->chunked)) {
+        nd_http_stuck_cut(loop, nd_watch_now_ns());
+    }
     if (has_hung_up(loop)) {
         hung_up_cut(loop, nd_watch_now_ns());
         ms = HUNG_UP_MS;
@@ -253,7 +257,14 @@ static void loop_wait(struct nd_http_loop *loop, int epoll, int chores_ms)
     if (chores_ms >= 0 && (timeout < 0 || timeout > chores_ms)) {
         timeout = chores_ms;
     }
-    if (timeout != 0 && poll(files, 2, timeout) > 0 && files[1].revents != 0) {
+    loop->steps++;
+    if (timeout == 0) {
+        return;
+    }
+    int ready = poll(files, 2, timeout);
+    loop->slept_step = loop->steps;
+    loop->slept_ns = nd_watch_now_ns();
+    if (ready > 0 && files[1].revents != 0) {
         ssize_t size = read(loop->wake, &rings, sizeof rings);
         (void)size;
         (void)atomic_exchange_explicit(&loop->rung, false, memory_order_acq_rel);
@@ -321,6 +332,8 @@ static enum nd_err loop_start(struct nd_http_loop *loop, struct nd_errmsg *msg)
     nd_list_init(&loop->arrivals);
     nd_list_init(&loop->resting);
     nd_list_init(&loop->hung_up);
+    nd_list_init(&loop->chunked);
+    loop->slept_ns = nd_watch_now_ns();
     loop->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     loop->daemon = loop->wake < 0 ? NULL : daemon_start(loop);
     if (loop->daemon == NULL) {

@@ -35,16 +35,24 @@ void nd_http_rest(struct nd_http_conn *conn, uint64_t now_ns)
     }
 }
 
-/* All that was ever received is accounted for. */
-static bool begins_at_the_pool(const struct nd_http_conn *conn)
+bool nd_http_received(const struct nd_http_conn *conn, uint64_t *out)
 {
     struct tcp_info info = {.tcpi_state = 0};
     socklen_t size = sizeof info;
+    bool says =
+        getsockopt(conn->watched.file, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+        size >= offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received;
 
-    return getsockopt(conn->watched.file, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           size >=
-               offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received &&
-           info.tcpi_bytes_received == conn->bytes_seen;
+    *out = info.tcpi_bytes_received;
+    return says;
+}
+
+/* All that was ever received is accounted for. */
+static bool begins_at_the_pool(const struct nd_http_conn *conn)
+{
+    uint64_t received;
+
+    return nd_http_received(conn, &received) && received == conn->bytes_seen;
 }
 
 static bool is_zeros(const uint8_t *page, size_t size)

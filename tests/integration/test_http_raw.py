@@ -385,6 +385,11 @@ class Framing(HttpTest):
                      b"5 \r\nhello\r\n0\r\n\r\n", b"+5\r\nhello\r\n0\r\n\r\n"):
             self.refused(request("POST", "/v1/echo", b"Transfer-Encoding: chunked", body=body), (400, 413))
 
+    def test_a_line_before_a_chunk_that_fits_no_memory_is_refused(self):
+        for before in (b"", b"%x\r\n" % MIB + b"x" * MIB + b"\r\n"):
+            for line in (b"5;" + b"x" * 200000, b"0" * 200000, b"5;a=\"" + b"b" * 200000, b"5;" + b"x" * 80000):
+                self.refused(request("POST", "/v1/echo", b"Transfer-Encoding: chunked", body=before + line))
+
     def test_nothing_behind_a_chunked_body_is_a_request(self):
         # What ends a chunk's line is forgiven by the library, unseen: so its connection ends with the answer.
         for body in (b"5\r\nhello\r\n0\r\n\r\n", b"5\nhello\n0\n\n", b"5;x\nhello\r\n0\r\n\r\n",
