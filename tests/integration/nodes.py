@@ -33,6 +33,8 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 class Node:
     """A running node. `directory` (made when None, and then removed) holds data/, log and ready.json."""
 
+    program = [NARAD]
+
     def __init__(self, directory=None, flags=(), dev=True, **env):
         self.own = directory is None
         self.directory = directory or tempfile.mkdtemp(prefix="narad-test-")
@@ -49,7 +51,7 @@ class Node:
     def start(self):
         if os.path.exists(self.path("ready.json")):
             os.unlink(self.path("ready.json"))
-        command = [NARAD, "serve", "--data-dir", self.path("data"), "--grpc-addr", "127.0.0.1:0",
+        command = self.program + ["serve", "--data-dir", self.path("data"), "--grpc-addr", "127.0.0.1:0",
                    "--ready-file", self.path("ready.json")] + (["--dev"] if self.dev else [])
         with open(self.path("log"), "ab") as log:
             self.process = subprocess.Popen(command + self.flags, stdin=subprocess.DEVNULL, stdout=log,

@@ -76,6 +76,10 @@ def read_answer(parked):
     return answer.status, body
 
 
+class FewFiles(Node):
+    program = ["/bin/sh", "-c", 'ulimit -n 256; exec "$0" "$@"', NARAD]
+
+
 class InTheNode(unittest.TestCase):
     def test_a_message_goes_round(self):
         with Node() as node:
@@ -182,6 +186,27 @@ class InTheNode(unittest.TestCase):
                     self.assertFalse(os.path.exists(node.path("data/gateway.sock")))
         finally:
             shutil.rmtree(directory)
+
+    def test_a_thousand_connections_leave_descriptors_for_the_rest(self):
+        if more_files() < 1100:
+            self.skipTest("too few files are allowed")
+        with FewFiles(NARAD_HTTP_READ_TIMEOUT="10m", NARAD_HTTP_IDLE_TIMEOUT="10m") as node:
+            host, port = http_address(node).rsplit(":", 1)
+            held, statuses = [socket.create_connection((host, int(port)), timeout=PATIENCE) for _ in range(1000)], []
+            for each in held:
+                try:
+                    each.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    statuses.append(int(each.recv(12).split()[1]))
+                except (IndexError, ConnectionError):
+                    statuses.append(503)  # it was told, and reset before it looked
+            self.assertEqual((statuses.count(200), statuses.count(503)), (128, 872))
+            for number in range(20):
+                name = f"t{number}"
+                node.create(name)
+                node.produce(name, b"x" * 1000)
+                self.assertEqual(len(node.take_all(name)), 1)
+            for each in held:
+                each.close()
 
     def test_it_can_be_left_out(self):
         with Node(NARAD_GATEWAY_ENABLED="false") as node:
