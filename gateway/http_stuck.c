@@ -43,6 +43,9 @@ void nd_http_stuck_cut(struct nd_http_loop *loop, uint64_t now_ns)
             nd_http_answer_past(conn, conn->request->mhd, 400,
                                 "bad request: the line before a chunk is too long");
             (void)shutdown(conn->watched.file, SHUT_RDWR);
+            /* Once it was suspended, the library does not hear of that: it is to end it by itself.
+             */
+            (void)MHD_set_connection_option(conn->request->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
             nd_list_remove(link);
         }
     }

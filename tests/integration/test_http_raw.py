@@ -788,6 +788,23 @@ class Guarded(HttpTest):
             self.assertEqual(conn.answer().status, status)
             self.assertTrue(conn.ended())
 
+    def test_a_line_before_a_chunk_that_fits_no_memory_is_refused_after_the_word(self):
+        # The library does not see the end of such a connection: it is over when none but ours is in flight.
+        for word in ("yes", "no"):
+            for line in (b"5;" + b"x" * 200000, b"0" * 80000):
+                conn = self.conn()
+                conn.send(request("POST", "/v1/guarded", b"Transfer-Encoding: chunked", b"Authorization: ask",
+                                  body=b"%x\r\n" % (MIB + 5) + b"x" * (MIB + 5) + b"\r\n"))
+                self.asking(1)
+                self.decide(word)
+                try:
+                    conn.send(line)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                self.assertEqual(conn.answer().status, 400)
+                self.assertTrue(conn.ended())
+        wait_until(lambda: b"narad_http_requests_in_flight 1\n" in self.server.get("/metrics").body, "they are over")
+
     def test_a_chunked_body_of_a_stranger_is_read_for_another_mebibyte(self):
         for size, status in ((MIB + 1, 401), (2 * MIB - 70001, 401), (4 * MIB, None)):
             conn = self.conn()
