@@ -81,6 +81,22 @@ load 'produce, 250 connections' "$http" --mode produce --connections 250
 load 'batches of 100, 16 connections' "$http" --mode batch --batch 100 --connections 16
 load 'consume and ack, 64 connections' "$http" --mode pairs --connections 64
 
+# With passwords and without, in turn.
+open=$http
+export NARAD_ADMIN_PASSWORD=bench-password
+node secured
+until "$build/bin/narad" topics create --server "$grpc" --user admin --password-stdin bench \
+    <<< "$NARAD_ADMIN_PASSWORD" > /dev/null 2> "$dir/create.txt"; do # until there is a first account
+    kill -0 "$node" 2> /dev/null || die "the node with passwords ended"
+    read -rt 0.1 < <(exec sleep 0.1) || true
+done
+for round in 1 2 3; do
+    load "security off, 64 connections ($round)" "$open" --mode produce --connections 64
+    load "security on, 64 connections ($round)" "$http" --mode produce --connections 64 \
+        --header "Authorization: Basic $(printf 'admin:%s' "$NARAD_ADMIN_PASSWORD" | base64)"
+done
+unset NARAD_ADMIN_PASSWORD
+
 "$build/bin/null_broker" "unix:$dir/null.sock" > "$dir/null.log" 2>&1 < <(exec sleep 3600) &
 pids+=("$!")
 wait_file "$dir/null.sock" "${pids[-1]}"

@@ -2,10 +2,11 @@
  *
  *   bench_http --addr HOST:PORT --topic NAME --mode produce|batch|pairs|park [--connections N]
  *              [--seconds S] [--warm S] [--payload BYTES] [--batch N] [--rounds N]
+ *              [--header LINE]
  *
  * produce: a message a request. batch: N messages a request. pairs: consume, then ack; fill the
  * topic before. park: all connections hold a long poll; then one message after the other is
- * produced, and timed until one of them has it.
+ * produced, and timed until one of them has it. --header: in every request, e.g. credentials.
  * Prints one JSON object. Closed loop: each connection has one request under way. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,6 +44,7 @@ struct conn {
 struct bench {
     struct sockaddr_in address;
     const char *topic;
+    char *header; /* "Name: value\r\n", or "" */
     enum mode mode;
     uint32_t connections, payload, batch, rounds;
     double seconds, warm;
@@ -162,8 +164,8 @@ static bool make_ack(struct bench *b, struct conn *conn)
     handle += sizeof name - 1;
     int size = snprintf(conn->ack, sizeof conn->ack,
                         "POST /v1/topics/%s/ack?receipt_handle=%.*s HTTP/1.1\r\nHost: b\r\n"
-                        "Content-Length: 0\r\n\r\n",
-                        b->topic, (int)strcspn(handle, "\""), handle);
+                        "%sContent-Length: 0\r\n\r\n",
+                        b->topic, (int)strcspn(handle, "\""), handle, b->header);
     return size > 0 && (size_t)size < sizeof conn->ack;
 }
 
@@ -238,11 +240,11 @@ static void step(struct bench *b, int wait_ms)
 
 /* --- requests --- */
 
-static void put_post(struct nd_buf *out, const char *topic, const char *path,
+static void put_post(struct nd_buf *out, const struct bench *b, const char *path,
                      const struct nd_buf *body)
 {
-    nd_buf_printf(out, "POST /v1/topics/%s/%s HTTP/1.1\r\nHost: b\r\nContent-Length: %zu\r\n\r\n",
-                  topic, path, body->size);
+    nd_buf_printf(out, "POST /v1/topics/%s/%s HTTP/1.1\r\nHost: b\r\n%sContent-Length: %zu\r\n\r\n",
+                  b->topic, path, b->header, body->size);
     nd_buf_put_slice(out, nd_buf_slice(body));
 }
 
@@ -262,7 +264,7 @@ static void make_requests(struct bench *b)
     nd_buf_init(&b->request, 64 << 20);
     nd_buf_init(&b->one, 64 << 20);
     put_payload(&body, b->payload, false);
-    put_post(&b->one, b->topic, "produce", &body);
+    put_post(&b->one, b, "produce", &body);
     if (b->mode == PRODUCE) {
         nd_buf_put_slice(&b->request, nd_buf_slice(&b->one));
     } else if (b->mode == BATCH) {
@@ -274,10 +276,11 @@ static void make_requests(struct bench *b)
             nd_buf_put_text(&body, "}");
         }
         nd_buf_put_text(&body, "]}");
-        put_post(&b->request, b->topic, "produce/batch", &body);
+        put_post(&b->request, b, "produce/batch", &body);
     } else {
-        nd_buf_printf(&b->request, "GET /v1/topics/%s/consume?wait=30s HTTP/1.1\r\nHost: b\r\n\r\n",
-                      b->topic);
+        nd_buf_printf(&b->request,
+                      "GET /v1/topics/%s/consume?wait=30s HTTP/1.1\r\nHost: b\r\n%s\r\n", b->topic,
+                      b->header);
     }
     nd_buf_release(&body);
 }
@@ -332,7 +335,7 @@ static void usage(void)
 {
     fputs("usage: bench_http --addr HOST:PORT --topic NAME --mode produce|batch|pairs|park "
           "[--connections N]\n       [--seconds S] [--warm S] [--payload BYTES] [--batch N] "
-          "[--rounds N]\n",
+          "[--rounds N] [--header LINE]\n",
           stderr);
     exit(1);
 }
@@ -350,6 +353,9 @@ static void read_option(struct bench *b, const char *name, const char *value)
         }
     } else if (strcmp(name, "--topic") == 0) {
         b->topic = value;
+    } else if (strcmp(name, "--header") == 0) {
+        nd_free(b->header);
+        b->header = nd_xasprintf("%s\r\n", value);
     } else if (strcmp(name, "--mode") == 0) {
         while (strcmp(mode_names[b->mode], value) != 0) {
             if (++b->mode > PARK) {
@@ -375,7 +381,8 @@ static void read_option(struct bench *b, const char *name, const char *value)
 
 int main(int argc, char **argv)
 {
-    struct bench bench = {.mode = PRODUCE,
+    struct bench bench = {.header = nd_xstrdup(""),
+                          .mode = PRODUCE,
                           .connections = 64,
                           .payload = 256,
                           .batch = 100,
@@ -401,5 +408,6 @@ int main(int argc, char **argv)
     nd_buf_release(&bench.request);
     nd_buf_release(&bench.one);
     nd_free(bench.conns);
+    nd_free(bench.header);
     return bench.errors == 0 ? 0 : 1;
 }
