@@ -55,6 +55,7 @@ struct nd_http_loop {
     struct nd_list chunked; /* the loop's: connections whose chunked body is arriving */
     /* The loop's: steps so far; when it last slept, by steps and by time. */
     uint64_t steps, slept_step, slept_ns;
+    uint64_t looked_ns; /* why it does not */
     _Atomic bool stopping;
 };
 

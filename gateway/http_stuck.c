@@ -11,32 +11,37 @@
  * his body byte by byte and pauses looks the same, but only while another keeps the loop from
  * sleep. */
 
-enum { STUCK_MS = 100, STUCK_STEPS = 1000, MS = 1000000 };
+enum { STUCK_MS = 100, UNSURE_MS = 3000, STUCK_STEPS = 1000, MS = 1000000 };
 
 static bool is_long(const struct nd_http_loop *loop, uint64_t now_ns, uint64_t since_ns,
-                    uint64_t since_step)
+                    uint64_t since_step, uint64_t ms)
 {
-    return now_ns - since_ns >= (uint64_t)STUCK_MS * MS &&
-           loop->steps - since_step >= (uint64_t)STUCK_STEPS;
+    return now_ns - since_ns >= ms * MS && loop->steps - since_step >= (uint64_t)STUCK_STEPS;
 }
 
+/* A head may have left little of the memory: then there is but time to tell by. */
 static bool is_stuck(const struct nd_http_conn *conn, uint64_t now_ns)
 {
     const struct nd_http_request *request = conn->request;
+    const struct nd_http_loop *loop = conn->loop;
     uint64_t received;
 
-    return request->stage == ND_HTTP_STAGE_BODY &&
-           is_long(conn->loop, now_ns, request->piece_ns, request->piece_step) &&
-           nd_http_received(conn, &received) &&
-           received - conn->bytes_seen >= conn->server->pool_size / 2;
+    if (request->stage != ND_HTTP_STAGE_BODY || !nd_http_received(conn, &received)) {
+        return false;
+    }
+    bool sure = received - conn->bytes_seen >= conn->server->pool_size / 2;
+    uint64_t ms = sure ? STUCK_MS : UNSURE_MS;
+    return is_long(loop, now_ns, request->piece_ns, request->piece_step, ms) &&
+           is_long(loop, now_ns, loop->slept_ns, loop->slept_step, ms);
 }
 
 void nd_http_stuck_cut(struct nd_http_loop *loop, uint64_t now_ns)
 {
-    if (!is_long(loop, now_ns, loop->slept_ns, loop->slept_step)) {
+    if (!is_long(loop, now_ns, loop->slept_ns, loop->slept_step, STUCK_MS) ||
+        now_ns - loop->looked_ns < (uint64_t)STUCK_MS * MS) {
         return;
     }
-    loop->slept_ns = now_ns; /* the next look is as far away */
+    loop->looked_ns = now_ns;
     ND_LIST_FOREACH (&loop->chunked, link) {
         struct nd_http_conn *conn = ND_CONTAINER_OF(link, struct nd_http_conn, chunked);
         if (is_stuck(conn, now_ns)) {

@@ -389,6 +389,9 @@ class Framing(HttpTest):
         for before in (b"", b"%x\r\n" % MIB + b"x" * MIB + b"\r\n"):
             for line in (b"5;" + b"x" * 200000, b"0" * 200000, b"5;a=\"" + b"b" * 200000, b"5;" + b"x" * 80000):
                 self.refused(request("POST", "/v1/echo", b"Transfer-Encoding: chunked", body=before + line))
+        # Where the head takes most of the memory, a shorter one does not fit either.
+        self.refused(request("POST", "/v1/echo", b"Transfer-Encoding: chunked", b"X: " + b"y" * 60000,
+                             body=b"5;" + b"x" * 16000))
 
     def test_nothing_behind_a_chunked_body_is_a_request(self):
         # What ends a chunk's line is forgiven by the library, unseen: so its connection ends with the answer.
