@@ -262,13 +262,14 @@ static void lingerer_end(struct nd_watch *watch, struct lingerer *lingerer)
 static void linger(struct nd_watch *watch, uint64_t now)
 {
     static const size_t piece = 65536;
-    uint8_t *dropped = nd_list_empty(&watch->lingerers) ? NULL : nd_xmalloc(piece);
 
     ND_LIST_FOREACH (&watch->lingerers, link) {
         struct lingerer *lingerer = ND_CONTAINER_OF(link, struct lingerer, link);
         ssize_t size = 1;
         while (size > 0 && lingerer->bytes > 0) {
-            size = recv(lingerer->file, dropped, ND_MIN(piece, lingerer->bytes), MSG_DONTWAIT);
+            /* TRUNC: dropped by the kernel. It may hold passwords, and comes nowhere. */
+            size = recv(lingerer->file, NULL, ND_MIN(piece, lingerer->bytes),
+                        MSG_DONTWAIT | MSG_TRUNC);
             lingerer->bytes -= size > 0 ? (size_t)size : 0;
         }
         bool waits = size < 0 && (errno == EAGAIN || errno == EINTR);
@@ -276,7 +277,6 @@ static void linger(struct nd_watch *watch, uint64_t now)
             lingerer_end(watch, lingerer);
         }
     }
-    nd_free(dropped);
 }
 
 /* --- accepting --- */

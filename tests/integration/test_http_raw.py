@@ -887,6 +887,18 @@ class Secrets(HttpTest):
         wait_until(lambda: self.server.descriptors() <= before, "all are closed") # and the library's memory is gone
         wait_until(lambda: not self.found(text), "nothing is left")
 
+    def test_a_body_with_secrets_that_comes_behind_its_answer_leaves_none_either(self):
+        text = os.urandom(16).hex().encode()
+        conn = self.conn()
+        conn.send(request("POST", "/v1/small", b"Content-Length: %d" % (16 * MIB)))
+        self.assertEqual(conn.answer().status, 413)
+        try:
+            conn.send(text * 1000)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        self.assertTrue(conn.ended())
+        self.assertFalse(self.found(text))
+
 
 class Waiting(HttpTest):
     def park(self, name, count=1):
