@@ -534,10 +534,11 @@ static bool room_take(struct nd_http_request *request, uint64_t total)
                           ND_MIN(request->read_deadline_ns, nd_watch_now_ns() + step_ns));
     }
     if (total <= ND_HTTP_MIB && total > ND_HTTP_SMALL_STEP && request->small_taken < total) {
-        if (!nd_http_budget_take(&server->small, ND_HTTP_SMALL_STEP)) {
+        uint64_t small = (total + ND_HTTP_SMALL_STEP - 1) / ND_HTTP_SMALL_STEP * ND_HTTP_SMALL_STEP;
+        if (!nd_http_budget_take(&server->small, small - request->small_taken)) {
             return false;
         }
-        request->small_taken += ND_HTTP_SMALL_STEP;
+        request->small_taken = small;
     }
     return true;
 }
