@@ -86,13 +86,6 @@ bool nd_gateway_security_on(struct nd_gateway *gateway)
 
 /* --- life --- */
 
-/* Over a Unix socket the broker is told of whom each poll is, and counts them itself. */
-static uint64_t counted_here(const struct nd_gateway_options *options)
-{
-    bool told = strncmp(options->upstream.channel.target, "unix:", 5) == 0;
-    return told ? 0 : options->consume_in_flight_max;
-}
-
 static enum nd_err start_http(struct nd_gateway *gateway, int *port_out, struct nd_errmsg *msg)
 {
     const struct nd_gateway_options *o = &gateway->options;
@@ -125,9 +118,11 @@ enum nd_err nd_gateway_start(struct nd_gateway **out, const struct nd_gateway_op
 {
     struct nd_gateway *gateway = nd_xcalloc(1, sizeof *gateway);
     gateway->options = *options;
-    gateway->in_flight = nd_in_flight_new(counted_here(options));
     enum nd_err err = nd_upstream_new(&gateway->upstream, &options->upstream, msg);
     if (err == ND_OK) {
+        /* A broker that is told of whom each poll is counts them itself. */
+        bool told = nd_upstream_tells_clients(gateway->upstream);
+        gateway->in_flight = nd_in_flight_new(told ? 0 : options->consume_in_flight_max);
         probe(gateway);
         err = start_http(gateway, port_out, msg);
     }

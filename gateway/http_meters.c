@@ -9,8 +9,8 @@
 
 static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OTHER"};
 /* In order; another status counts as the last that is not above it. */
-static const int statuses[] = {200, 201, 202, 204, 400, 401, 403, 404, 405, 409, 410, 413,
-                               415, 417, 421, 429, 431, 499, 500, 501, 502, 503, 504};
+static const int statuses[] = {200, 201, 202, 204, 400, 401, 403, 404, 405, 409, 410,
+                               413, 415, 417, 421, 429, 431, 499, 500, 501, 502, 503};
 static const double seconds[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                  0.25,   0.5,   1,      2.5,   5,    10,    30};
 

@@ -257,6 +257,11 @@ enum nd_err nd_upstream_new(struct nd_upstream **out, const struct nd_upstream_o
     return ND_OK;
 }
 
+bool nd_upstream_tells_clients(const struct nd_upstream *upstream)
+{
+    return upstream->believed;
+}
+
 void nd_upstream_end(struct nd_upstream *upstream)
 {
     struct nd_slice key;

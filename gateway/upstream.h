@@ -37,6 +37,9 @@ struct nd_upstream_status {
 ND_CHECKED enum nd_err nd_upstream_new(struct nd_upstream **out,
                                        const struct nd_upstream_options *options,
                                        struct nd_errmsg *msg);
+/* The broker is told, and believes, of whom each item of the shared streams is: over a Unix socket.
+ */
+bool nd_upstream_tells_clients(const struct nd_upstream *upstream);
 /* Every operation ends, and those to come do, too: as below, but it may still be called. */
 void nd_upstream_end(struct nd_upstream *upstream);
 /* Every operation ends (UNAVAILABLE, or UNKNOWN_OUTCOME) before it returns. */

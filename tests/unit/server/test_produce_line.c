@@ -6,16 +6,15 @@
 
 #include "proto/narad/v1/broker.pb-c.h"
 #include "proto/rpc/client.h"
+#include "rpc_pair.h"
 #include "server/rpc/handlers.h"
 #include "tests/support/nd_test.h"
 
 enum { HELD_MAX = 4 };
 
 static struct nd_handlers *handlers;
-static struct nd_rpc_server *server;
-static struct nd_rpc_channel *channel;
+static struct rpc_pair pair;
 static struct nd_topic *topic;
-static char dir[64];
 
 static struct nd_mutex lock;
 static struct nd_cond changed;
@@ -162,9 +161,6 @@ static void item_send(struct nd_rpc_stream *stream, uint64_t id, bool record)
 static int start(const struct nd_handlers_options *handlers_options, bool tcp)
 {
     static const struct nd_rpc_method *const methods[] = {&nd_rpc_produce_stream};
-    struct nd_errmsg msg = {""};
-    char address[96];
-    int port = 0;
 
     nd_mutex_init(&lock);
     nd_cond_init(&changed);
@@ -172,24 +168,7 @@ static int start(const struct nd_handlers_options *handlers_options, bool tcp)
     topic = nd_topic_new(3);
     snprintf(topic->name, sizeof topic->name, "orders");
     handlers = nd_handlers_new(handlers_options);
-    snprintf(dir, sizeof dir, "/tmp/narad-line-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(address, sizeof address, tcp ? "127.0.0.1:0" : "unix:%s/s", dir);
-    struct nd_rpc_server_options options = {.methods = methods,
-                                            .methods_count = 1,
-                                            .authenticate = nd_access_authenticate,
-                                            .user = handlers,
-                                            .threads = 1,
-                                            .message_bytes_max = 20 << 20};
-    assert_int_equal(nd_rpc_server_new(&server, &options, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_listen(server, address, &port, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_start(server, &msg), ND_OK);
-    if (tcp) {
-        snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    }
-    assert_int_equal(
-        nd_rpc_channel_new(&channel, &(struct nd_rpc_channel_options){.target = address}, &msg),
-        ND_OK);
+    rpc_pair_start(&pair, methods, ND_ARRAY_SIZE(methods), handlers, tcp);
     return 0;
 }
 
@@ -233,24 +212,18 @@ static int set_up_limited_unix(void **state)
 
 static int tear_down(void **state)
 {
-    char path[96];
-
     (void)state;
     for (uint32_t i = 0; i < held_count; i++) { /* what a failed case left */
         if (held[i] != NULL) {
             answer(i, ND_ERR_NO_SPACE);
         }
     }
-    nd_rpc_channel_free(channel);
-    nd_rpc_server_stop(server, 0);
-    nd_rpc_server_free(server);
+    rpc_pair_stop(&pair);
+    rpc_pair_free(&pair);
     nd_handlers_free(handlers);
     nd_quotas_free(quotas);
     quotas = NULL;
     nd_topic_unref(topic);
-    snprintf(path, sizeof path, "%s/s", dir);
-    unlink(path);
-    rmdir(dir);
     nd_cond_release(&changed);
     nd_mutex_release(&lock);
     return 0;
@@ -265,8 +238,8 @@ static void produce_stream__pays_for_answers_that_wait_for_their_turn(void **sta
 
     (void)state;
     nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
-    struct nd_rpc_stream *stream = nd_rpc_stream_open(channel, "/narad.v1.Broker/ProduceStream", 0,
-                                                      true, false, &events, NULL);
+    struct nd_rpc_stream *stream = nd_rpc_stream_open(
+        pair.channel, "/narad.v1.Broker/ProduceStream", 0, true, false, &events, NULL);
     item_send(stream, 1, true);
     item_send(stream, 2, false);
     item_send(stream, 3, true);
@@ -303,8 +276,8 @@ static void produce_stream__an_item_within_the_rate_is_taken_whoever_comes_after
 
     (void)state;
     nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
-    struct nd_rpc_stream *stream = nd_rpc_stream_open(channel, "/narad.v1.Broker/ProduceStream", 0,
-                                                      true, false, &events, NULL);
+    struct nd_rpc_stream *stream = nd_rpc_stream_open(
+        pair.channel, "/narad.v1.Broker/ProduceStream", 0, true, false, &events, NULL);
     pair_send(stream, 6);
     nd_rpc_stream_half_close(stream);
     nd_mutex_unlock(&lock);
@@ -329,8 +302,8 @@ static void two_clients(const char *first_address, const char *second_address)
                                                        .on_done = on_done};
 
     nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
-    struct nd_rpc_stream *stream = nd_rpc_stream_open(channel, "/narad.v1.Broker/ProduceStream", 0,
-                                                      true, false, &events, NULL);
+    struct nd_rpc_stream *stream = nd_rpc_stream_open(
+        pair.channel, "/narad.v1.Broker/ProduceStream", 0, true, false, &events, NULL);
     pair_send_of(stream, 6, first_address, second_address);
     nd_rpc_stream_half_close(stream);
     nd_mutex_unlock(&lock);

@@ -8,6 +8,7 @@
 #include "proto/narad/v1/admin.pb-c.h"
 #include "proto/narad/v1/broker.pb-c.h"
 #include "proto/rpc/client.h"
+#include "rpc_pair.h"
 #include "server/rpc/handlers.h"
 #include "server/security/auth.h"
 #include "tests/support/nd_test.h"
@@ -16,10 +17,8 @@ enum { COST = 4, POLLS_MAX = 2 };
 
 static struct nd_auth *auth;
 static struct nd_handlers *handlers;
-static struct nd_rpc_server *server;
-static struct nd_rpc_channel *channel;
+static struct rpc_pair pair;
 static struct nd_topic *topic;
-static char dir[64];
 static _Atomic uint64_t version;
 
 static struct nd_mutex lock;
@@ -212,8 +211,8 @@ static struct nd_rpc_stream *stream_with_polls(size_t count)
     request.n_polls = count;
     request.polls = list;
     nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
-    struct nd_rpc_stream *stream =
-        nd_rpc_stream_open_with(channel, "/narad.v1.Broker/ConsumeStream", &options, &events, NULL);
+    struct nd_rpc_stream *stream = nd_rpc_stream_open_with(
+        pair.channel, "/narad.v1.Broker/ConsumeStream", &options, &events, NULL);
     nd_rpc_stream_send(stream, &request.base);
     nd_mutex_unlock(&lock);
     return stream;
@@ -240,7 +239,6 @@ static int set_up(void **state)
     static const struct nd_rpc_method *const methods[] = {&nd_rpc_consume_stream,
                                                           &nd_rpc_list_topics};
     struct nd_errmsg msg = {""};
-    char address[96];
 
     (void)state;
     nd_mutex_init(&lock);
@@ -256,40 +254,20 @@ static int set_up(void **state)
         nd_auth_new(&auth, &(struct nd_auth_options){.env = nd_env_posix(), .cost = COST}, &msg),
         ND_OK);
     handlers = nd_handlers_new(&(struct nd_handlers_options){.auth = auth, .security = true});
-    snprintf(dir, sizeof dir, "/tmp/narad-users-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(address, sizeof address, "unix:%s/s", dir);
-    struct nd_rpc_server_options options = {.methods = methods,
-                                            .methods_count = ND_ARRAY_SIZE(methods),
-                                            .authenticate = nd_access_authenticate,
-                                            .user = handlers,
-                                            .threads = 1,
-                                            .message_bytes_max = 20 << 20};
-    assert_int_equal(nd_rpc_server_new(&server, &options, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_listen(server, address, NULL, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_start(server, &msg), ND_OK);
-    assert_int_equal(
-        nd_rpc_channel_new(&channel, &(struct nd_rpc_channel_options){.target = address}, &msg),
-        ND_OK);
+    rpc_pair_start(&pair, methods, ND_ARRAY_SIZE(methods), handlers, false);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    char path[96];
-
     (void)state;
     cancelled_answer(); /* what a failed case left */
-    nd_rpc_channel_free(channel);
-    nd_rpc_server_stop(server, 0);
-    nd_rpc_server_free(server);
+    rpc_pair_stop(&pair);
+    rpc_pair_free(&pair);
     nd_handlers_free(handlers);
     nd_auth_free(auth);
     nd_topic_unref(topic);
     nd_user_unref(user);
-    snprintf(path, sizeof path, "%s/s", dir);
-    unlink(path);
-    rmdir(dir);
     nd_cond_release(&changed);
     nd_mutex_release(&lock);
     return 0;
@@ -352,8 +330,8 @@ static void topics_list(void)
     Narad__V1__ListTopicsRequest request = NARAD__V1__LIST_TOPICS_REQUEST__INIT;
 
     nd_mutex_lock(&lock); /* see nd_rpc_stream_open */
-    struct nd_rpc_stream *stream =
-        nd_rpc_stream_open_with(channel, "/narad.v1.Admin/ListTopics", &options, &events, NULL);
+    struct nd_rpc_stream *stream = nd_rpc_stream_open_with(
+        pair.channel, "/narad.v1.Admin/ListTopics", &options, &events, NULL);
     nd_rpc_stream_send(stream, &request.base);
     nd_rpc_stream_half_close(stream);
     nd_mutex_unlock(&lock);

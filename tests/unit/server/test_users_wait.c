@@ -7,6 +7,7 @@
 
 #include "proto/narad/v1/admin.pb-c.h"
 #include "proto/rpc/client.h"
+#include "rpc_pair.h"
 #include "server/rpc/handlers.h"
 #include "server/security/auth.h"
 #include "tests/support/nd_test.h"
@@ -15,9 +16,7 @@ enum { COST = 4 };
 
 static struct nd_auth *auth;
 static struct nd_handlers *handlers;
-static struct nd_rpc_server *server;
-static struct nd_rpc_channel *channel;
-static char dir[64];
+static struct rpc_pair pair;
 static _Atomic uint64_t version;
 
 static struct nd_mutex lock;
@@ -197,7 +196,7 @@ static void ask(const char *path, const ProtobufCMessage *request,
     struct nd_rpc_call_options options = {
         .wait_for_ready = true, .metadata = &metadata, .metadata_count = 1};
 
-    nd_rpc_call_unary_with(channel, path, request, reply_type, &options, on_reply, NULL);
+    nd_rpc_call_unary_with(pair.channel, path, request, reply_type, &options, on_reply, NULL);
     nd_mutex_lock(&lock);
     while (hashing == 0 && !done) {
         nd_cond_wait(&changed, &lock);
@@ -253,7 +252,6 @@ static int set_up(void **state)
     static const struct nd_rpc_method *const methods[] = {&nd_rpc_create_user,
                                                           &nd_rpc_set_password};
     struct nd_errmsg msg = {""};
-    char address[96];
 
     (void)state;
     nd_mutex_init(&lock);
@@ -268,42 +266,22 @@ static int set_up(void **state)
         nd_auth_new(&auth, &(struct nd_auth_options){.env = nd_env_posix(), .cost = COST}, &msg),
         ND_OK);
     handlers = nd_handlers_new(&(struct nd_handlers_options){.auth = auth, .security = true});
-    snprintf(dir, sizeof dir, "/tmp/narad-wait-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(address, sizeof address, "unix:%s/s", dir);
-    struct nd_rpc_server_options options = {.methods = methods,
-                                            .methods_count = ND_ARRAY_SIZE(methods),
-                                            .authenticate = nd_access_authenticate,
-                                            .user = handlers,
-                                            .threads = 1,
-                                            .message_bytes_max = 20 << 20};
-    assert_int_equal(nd_rpc_server_new(&server, &options, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_listen(server, address, NULL, &msg), ND_OK);
-    assert_int_equal(nd_rpc_server_start(server, &msg), ND_OK);
-    assert_int_equal(
-        nd_rpc_channel_new(&channel, &(struct nd_rpc_channel_options){.target = address}, &msg),
-        ND_OK);
+    rpc_pair_start(&pair, methods, ND_ARRAY_SIZE(methods), handlers, false);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    char path[96];
-
     (void)state;
     gate_set(false);
-    nd_rpc_channel_free(channel);
-    nd_rpc_server_stop(server, 0);
+    rpc_pair_stop(&pair);
     nd_auth_stop(auth);
-    nd_rpc_server_free(server);
+    rpc_pair_free(&pair);
     nd_handlers_free(handlers);
     handlers = NULL;
     nd_auth_free(auth);
     nd_user_unref(user);
     user = NULL;
-    snprintf(path, sizeof path, "%s/s", dir);
-    unlink(path);
-    rmdir(dir);
     nd_cond_release(&changed);
     nd_mutex_release(&lock);
     return 0;
